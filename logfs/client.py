@@ -45,7 +45,7 @@ _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500
 _NEXT_DAEMON_TRIES = 3000
 """How often the next daemon is looked for after the end of one, for about a minute."""
-_UNSURE_TRIES = 1250
+_UNSURE_TRIES = 500
 """The same where it is not known whether another daemon follows."""
 _UNLIMITED = EncodeOptions(frames.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """The daemon refuses records by the limits of the topic, and chooses their compression."""
@@ -118,12 +118,11 @@ class Daemon:
     ) -> tuple[Any, bytes]:
         """Send a request; return the answer and its payload.
 
-        A request that changes something has a number. If the daemon ends, it is repeated with that
-        number to the daemon that follows, which does it once.
+        If the daemon ends, the request is repeated to the daemon that follows. One that changes
+        something has a number, by which that daemon does it once.
         """
         header, data = {**fields, "request": request}, b""
-        is_repeated = request in requests.REPEATED and self._does_resume()
-        if is_repeated:
+        if request in requests.REPEATED and self._does_resume():
             self._number += 1
             header |= {"client": self._client, "number": self._number}
         answer = None
@@ -131,7 +130,7 @@ class Daemon:
             try:
                 answer, data = self._send(header, payload, descriptor, progress)
             except ConnectionError as error:
-                if not (is_repeated and self._reconnect()):
+                if not self._reconnect_to_repeat():
                     raise ControlError(
                         f"{self.data}: the daemon ended before it answered: the request may be "
                         f"done or not ({error})"
@@ -173,6 +172,12 @@ class Daemon:
                 answer = {}
             self._resumes = bool(answer.get("result"))  # an older daemon answers with an error
         return self._resumes
+
+    def _reconnect_to_repeat(self) -> bool:
+        """Connect to the daemon that follows one that has ended; return whether there is one."""
+        if self._resumes is None:  # only questions were asked so far
+            return self._reconnect(_UNSURE_TRIES)
+        return self._resumes and self._reconnect()
 
     def _reconnect(self, tries: int = _NEXT_DAEMON_TRIES) -> bool:
         """Connect to the next daemon when it is there; return whether it came in time."""

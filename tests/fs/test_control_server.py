@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 
+from logfs import client
 from logfs.client import Daemon
 from logfs.control import frames
 from logfs.control.requests import Request
@@ -170,13 +171,17 @@ async def test_progress_comes_before_the_answer_and_may_stay_unread(served: Serv
     assert lines[:3] == ["0", "1", "2"]
 
 
-async def test_the_error_says_that_the_daemon_ended(tmp_path: Path) -> None:
+async def test_the_error_says_that_the_daemon_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_UNSURE_TRIES", 2)
     listener = listen(str(tmp_path), PosixDisk(tmp_path))
     assert listener is not None
 
     def serve() -> None:
         connection, _ = listener.accept()
         connection.recv(10)
+        listener.close()
         connection.close()
 
     thread = threading.Thread(target=serve)
@@ -185,6 +190,28 @@ async def test_the_error_says_that_the_daemon_ended(tmp_path: Path) -> None:
     assert daemon is not None
     with daemon, pytest.raises(ControlError, match="the daemon ended before it answered"):
         daemon.ask("status")
+    thread.join()
+
+
+def test_a_question_is_repeated_to_the_daemon_that_follows(tmp_path: Path) -> None:
+    listener = listen(str(tmp_path), PosixDisk(tmp_path))
+    assert listener is not None
+
+    def serve() -> None:
+        first, _ = listener.accept()
+        first.recv(10)
+        first.close()
+        second, _ = listener.accept()
+        with second:
+            second.recv(1000)
+            second.sendall(frames.encode_header({"result": {"pid": 7}}, 0))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    daemon = Daemon.connect(str(tmp_path))
+    assert daemon is not None
+    with daemon:
+        assert daemon.ask("status") == {"pid": 7}
     thread.join()
     listener.close()
 
