@@ -1,6 +1,7 @@
 """What is planned is what comes: the sizes of files, what retention leaves, when a disk is full."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -181,6 +182,26 @@ def test_the_time_until_a_disk_is_full_is_calculated() -> None:
     grown = other.most_bytes(now_ms, STORE) - other.log_bytes - other.index_bytes
     assert both == pytest.approx((10**9 - grown) / rate, rel=0.001)
     assert measure(Bench().disk, STORE)[0].seconds(now_ms) == 1.0
+
+
+@pytest.mark.parametrize("limit", [{"retention.bytes": "500000"}, {"retention.ms": "60000"}])
+def test_local_retention_bounds_the_disk_of_a_topic_in_an_object_store(
+    limit: dict[str, str],
+) -> None:
+    endless = {"retention.ms": "-1"}
+    bench = Bench(SMALL | endless)
+    write(bench, Workload(10, 100), 1000)
+    [measured] = measure(bench.disk, STORE)
+    assert measured.most_bytes(bench.now_ms, STORE) == float("inf")
+    local = {f"local.{key}": value for key, value in limit.items()}
+    copied = config_of(SMALL | endless | local | {"remote.storage.enable": "true"})
+    limited = config_of(SMALL | endless | limit)
+    bounds = {
+        replace(measured, config=config).most_bytes(bench.now_ms, STORE)
+        for config in (copied, limited)
+    }
+    assert len(bounds) == 1
+    assert float("inf") not in bounds
 
 
 def test_a_segment_of_one_batch_has_no_index_entries() -> None:

@@ -52,20 +52,26 @@ class Measured:
         return (self.log_bytes + self.index_bytes) / self.seconds(now_ms)
 
     def most_bytes(self, now_ms: int, store: StoreConfig) -> float:
-        """Return its largest size at that rate; infinite if nothing is ever deleted.
+        """Return its largest size on the disk at that rate; infinite if nothing is ever deleted.
 
-        The present size of a compacted topic is taken for its clean part.
+        The present size of a compacted topic is taken for its clean part. Of a topic that is copied
+        to an object store the local retention applies, as if every sealed segment was copied.
         """
         config, rate = self.config, self.bytes_per_s(now_ms)
         if config.is_compacted:
             ratio = min(config.min_cleanable_dirty_ratio, 0.99)
             grown = self.log_bytes / (1 - ratio)
             return max(grown, self.log_bytes) + 2 * config.effective_segment_bytes
+        age_ms = config.retention_ms if config.is_expiring else -1
+        size_bytes = config.retention_bytes
+        if config.remote_storage_enable and not config.remote_log_copy_disable:
+            age_ms = config.effective_local_retention_ms
+            size_bytes = config.effective_local_retention_bytes
         limits = []
-        if self.has_config and config.is_expiring:
-            limits.append(rate * config.retention_ms / _MS_PER_S)
-        if self.has_config and config.retention_bytes >= 0:
-            limits.append(float(config.retention_bytes))
+        if self.has_config and age_ms >= 0:
+            limits.append(rate * age_ms / _MS_PER_S)
+        if self.has_config and size_bytes >= 0:
+            limits.append(float(size_bytes))
         if not limits:
             return float("inf")
         step = min(config.effective_segment_bytes, rate * config.max_segment_ms / _MS_PER_S)
