@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.disk.remote.overlay import RemotePart
-from logfs.disk.vfs import File, ReadableBuffer, Sync, Syncs
+from logfs.disk.remote.readonlyfile import ReadOnlyFile
+from logfs.disk.vfs import File
 
 _KEPT_BYTES = 16 << 20
 """What the decompressed chunks of one open file take at most; one chunk is kept in any case."""
@@ -45,7 +46,7 @@ class ChunkedPart(NamedTuple):
         return self.part.inode
 
 
-class ChunkedFile:
+class ChunkedFile(ReadOnlyFile):
     """An open file of chunks; ``vfs.File`` describes the methods.
 
     Args:
@@ -54,11 +55,11 @@ class ChunkedFile:
         place: Where the chunks are.
     """
 
-    __slots__ = ("_chunks", "_file", "_guard", "_name", "_place")
+    __slots__ = ("_chunks", "_file", "_guard", "_place")
 
     def __init__(self, file: File, name: str, place: ChunkedPart) -> None:
+        super().__init__(name)
         self._file = file
-        self._name = name
         self._place = place
         self._chunks: OrderedDict[int, memoryview] = OrderedDict()
         self._guard = threading.Lock()
@@ -94,29 +95,6 @@ class ChunkedFile:
         data = bytearray(max(min(size, self._place.size - position), 0))
         self.pread_into(memoryview(data), position)
         return bytes(data)
-
-    def next_data(self, position: int) -> int:
-        """See ``vfs.File``."""
-        return min(position, self._place.size)
-
-    def pwrite(self, data: ReadableBuffer, position: int) -> None:
-        """Raise OSError (EROFS)."""
-        self._file.pwrite(data, position)
-
-    def make_room(self, position: int, length: int) -> bool:
-        """See ``vfs.File``; it is not possible."""
-        return False
-
-    def truncate(self, size: int) -> None:
-        """Raise OSError (EROFS)."""
-        self._file.truncate(size)
-
-    def sync(self) -> None:
-        """Do nothing: an object is durable."""
-
-    def begin_sync(self, syncs: Syncs) -> Sync | None:
-        """See ``vfs.File``."""
-        return None
 
     def close(self) -> None:
         """See ``vfs.File``."""

@@ -12,7 +12,6 @@ A first sequential reading fills memory alone. Random reads, indexes and repeate
 also fill the cache: one scan of everything does not evict what is used often.
 """
 
-import errno
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from logfs.disk.remote.blocks import (
 )
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import RemotePart
-from logfs.disk.vfs import File, ReadableBuffer, Sync, Syncs
+from logfs.disk.remote.readonlyfile import ReadOnlyFile
+from logfs.disk.vfs import File
 
 MEMORY_BYTES = 256 << 20
 AHEAD_BYTES = 8 * LONGEST_SPAN * BLOCK_BYTES
@@ -113,15 +113,15 @@ class _Reader:
         self.is_repeated = False
 
 
-class RemoteFile:
+class RemoteFile(ReadOnlyFile):
     """An open file of a store; ``vfs.File`` describes the methods. It is read-only."""
 
-    __slots__ = ("_blocks", "_files", "_guard", "_name", "_part", "_readers", "_source")
+    __slots__ = ("_blocks", "_files", "_guard", "_part", "_readers", "_source")
 
     def __init__(self, files: RemoteFiles, name: str, part: RemotePart) -> None:
+        super().__init__(name)
         self._files = files
         self._blocks = files.blocks
-        self._name = name
         self._part = part
         self._source = files.blocks.object(part.key, part.object_size, part.checks)
         self._readers: list[_Reader] = []
@@ -180,29 +180,6 @@ class RemoteFile:
         data = bytearray(self._size_at(position, size))
         self.pread_into(memoryview(data), position)
         return bytes(data)
-
-    def next_data(self, position: int) -> int:
-        """See ``vfs.File``."""
-        return min(position, self._part.size)
-
-    def pwrite(self, data: ReadableBuffer, position: int) -> None:
-        """See ``vfs.File``; EROFS."""
-        raise self._read_only()
-
-    def make_room(self, position: int, length: int) -> bool:
-        """See ``vfs.File``; it is not possible."""
-        return False
-
-    def truncate(self, size: int) -> None:
-        """See ``vfs.File``; EROFS."""
-        raise self._read_only()
-
-    def sync(self) -> None:
-        """See ``vfs.File``; what a store has is durable."""
-
-    def begin_sync(self, syncs: Syncs) -> Sync | None:
-        """See ``vfs.File``."""
-        return None
 
     def close(self) -> None:
         """See ``vfs.File``. What was read ahead makes room first."""
@@ -277,7 +254,3 @@ class RemoteFile:
         if self._part.following is None:
             return None, 0
         return self._blocks.object(*self._part.following), block - self._source.block_count
-
-    def _read_only(self) -> OSError:
-        text = "the file is in the object store: it is read-only"
-        return OSError(errno.EROFS, text, self._name)

@@ -15,6 +15,7 @@ from logfs.disk.remote.blocks import MissingObjectError
 from logfs.disk.remote.chunkedfile import ChunkedFile, ChunkedPart
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.overlay import CountersOf, OpenPart, RemotePart
+from logfs.disk.remote.readonlyfile import ReadOnlyFile
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
     Contents,
@@ -22,8 +23,6 @@ from logfs.disk.vfs import (
     FileStat,
     Lock,
     ReadableBuffer,
-    Sync,
-    Syncs,
     check_size,
 )
 
@@ -271,19 +270,19 @@ class TreeDisk:
         raise OSError(errno.EROFS, "an object store is open read-only", self._address(name))
 
 
-class PartFile:
+class PartFile(ReadOnlyFile):
     """A file of a part of an object that may be removed from the store at any time.
 
     Attributes:
         when_removed: Called when a read has found out that the file was removed.
     """
 
-    __slots__ = ("_disk", "_file", "_name", "_part", "when_removed")
+    __slots__ = ("_disk", "_file", "_part", "when_removed")
 
     def __init__(self, file: File, disk: TreeDisk, name: str, part: RemotePart) -> None:
+        super().__init__(name)
         self._file = file
         self._disk = disk
-        self._name = name
         self._part = part
         self.when_removed: Callable[[], object] | None = None
 
@@ -323,29 +322,6 @@ class PartFile:
         except (FileNotFoundError, MissingObjectError):
             self._check_missing()
             raise FileNotFoundError(errno.ENOENT, "the file was removed", self._name) from None
-
-    def next_data(self, position: int) -> int:
-        """See ``vfs.File``."""
-        return self._file.next_data(position)
-
-    def pwrite(self, data: ReadableBuffer, position: int) -> None:
-        """Raise OSError (EROFS)."""
-        self._file.pwrite(data, position)
-
-    def make_room(self, position: int, length: int) -> bool:
-        """See ``vfs.File``."""
-        return False
-
-    def truncate(self, size: int) -> None:
-        """Raise OSError (EROFS)."""
-        self._file.truncate(size)
-
-    def sync(self) -> None:
-        """Do nothing: an object is durable."""
-
-    def begin_sync(self, syncs: Syncs) -> Sync | None:
-        """See ``vfs.File``."""
-        return None
 
     def close(self) -> None:
         """See ``vfs.File``."""
