@@ -100,7 +100,7 @@ class _Sent:
 
 
 @dataclass(slots=True)
-class Counts:
+class Totals:
     """What was done since the start."""
 
     bytes: int = 0
@@ -150,7 +150,7 @@ class ForwardedPartition:
         self.resume_noted = False
         self.failure = ""
         self.error = ""
-        self.counts = Counts()
+        self.totals = Totals()
         self.acknowledged_ms = file.held().time_ms
         self.is_ready = False
         self._log = log
@@ -357,7 +357,7 @@ class ForwardedPartition:
         """Note a loss if the log begins after the offset that is forwarded next."""
         start = self._log.log_start_offset
         if expected < start:
-            self.counts.losses += 1
+            self.totals.losses += 1
             logger.warning(
                 "%s: offsets %d to %d were deleted before they were forwarded",
                 self.where, expected, start - 1,
@@ -440,7 +440,7 @@ class ForwardedPartition:
         self._drain()
         if error.offset not in self._skipped:
             self._skipped.add(error.offset)
-            self.counts.losses += 1
+            self.totals.losses += 1
             logger.warning("%s: left out: %s", self.where, error)
         # It has no number, so counting must begin after it.
         outlet.next_offset = error.offset + 1
@@ -477,10 +477,10 @@ class ForwardedPartition:
         self.file.put(outlet.partition, outlet.noted)
         self.acknowledged_ms = now_ms
         self.error = ""
-        counts = self.counts
-        counts.records += shipment.records
-        counts.bytes += len(shipment.data)
-        counts.produce_s += time.monotonic() - sent.sent_s
+        totals = self.totals
+        totals.records += shipment.records
+        totals.bytes += len(shipment.data)
+        totals.produce_s += time.monotonic() - sent.sent_s
         self.position = min([self._frontier, *(s.shipment.first for _, s in self._under_way)])
         if answer.throttled_ms:
             self._stopping.wait(answer.throttled_ms / 1000)
@@ -533,7 +533,7 @@ class ForwardedPartition:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-        self.counts.retries += not self._is_settled
+        self.totals.retries += not self._is_settled
         self._under_way.clear()
 
     def _look_all(self) -> None:

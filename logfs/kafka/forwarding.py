@@ -135,7 +135,7 @@ class Forward:
     @property
     def losses(self) -> int:
         """How often records were not forwarded that should have been."""
-        return sum(one.counts.losses for one in self.partitions)
+        return sum(one.totals.losses for one in self.partitions)
 
     def run(self) -> None:
         """Forward until told to stop, or until everything was acknowledged.
@@ -296,9 +296,9 @@ class Forward:
                 return
             if pause_s is None:
                 return
-            if partition.counts.records > sent:
+            if partition.totals.records > sent:
                 waits.succeeded()
-            sent = partition.counts.records
+            sent = partition.totals.records
             self.owner.stopping.wait(pause_s + waits.next_s())
             with suppress(ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError):
                 found = self._cluster.topics([topic.name])[topic.name]
@@ -323,7 +323,7 @@ class Forward:
             return _REFUSED_S
         except (AskAgainError, ClusterUnreachableError, BrokerError, OSError) as error:
             partition.error = str(error)
-            partition.counts.errors[type(error).__name__] += 1
+            partition.totals.errors[type(error).__name__] += 1
             logger.warning("%s: %s", partition.where, error)
             return 0.0
         except LogfsError as error:
@@ -362,16 +362,16 @@ class Forward:
         now_ms = round(time.time() * 1000)
         for one in self.partitions:
             state = FAILED if one.failure else STOPPED if is_last else RUNNING
-            counts = one.counts
+            totals = one.totals
             report: Mapping[str, object] = {
                 "state": state,
                 "error": (one.failure or one.error)[:1000],
                 "reported": now_ms,
-                "bytes": counts.bytes,
-                "records": counts.records,
-                "retries": counts.retries,
-                "losses": counts.losses,
-                "produce_seconds": round(counts.produce_s, 3),
+                "bytes": totals.bytes,
+                "records": totals.records,
+                "retries": totals.retries,
+                "losses": totals.losses,
+                "produce_seconds": round(totals.produce_s, 3),
                 "acknowledged": one.acknowledged_ms,
             }
             with suppress(OSError):
