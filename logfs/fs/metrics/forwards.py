@@ -1,52 +1,47 @@
 """The metrics of partitions that are forwarded: what their notes say, see ``forwardfile``."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from logfs.fs.metrics.family import Family, Kind, Sample
+from logfs.fs.metrics.family import Family, Sample
+from logfs.fs.metrics.noted import Facts, NotedMetric, families_of, labels_of, number
 from logfs.log.forwardfile import FAILED
 from logfs.log.reading.readable import ReadableLog
 
 _LABELS = ("topic", "partition", "to")
+_PEER = "to"
 
-Facts = dict[str, object]
-
-
-def _number(name: str, divisor: float = 1) -> Callable[[Facts], float | None]:
-    def find(facts: Facts) -> float | None:
-        value = facts.get(name)
-        return value / divisor if isinstance(value, int | float) else None
-
-    return find
-
-
-_METRICS: tuple[tuple[str, Kind, str, Callable[[Facts], float | None]], ...] = (
-    (
+_METRICS = (
+    NotedMetric(
         "logfs_forward_lag_records",
         "gauge",
         "Offsets that were not acknowledged by the cluster yet.",
-        _number("lag_records"),
+        number("lag_records"),
     ),
-    ("logfs_forward_bytes_total", "counter", "Bytes of batches acknowledged.", _number("bytes")),
-    ("logfs_forward_records_total", "counter", "Records acknowledged.", _number("records")),
-    (
+    NotedMetric(
+        "logfs_forward_bytes_total", "counter", "Bytes of batches acknowledged.", number("bytes")
+    ),
+    NotedMetric(
+        "logfs_forward_records_total", "counter", "Records acknowledged.", number("records")
+    ),
+    NotedMetric(
         "logfs_forward_retries_total",
         "counter",
         "Times that the brokers were asked how far the cluster has got.",
-        _number("retries"),
+        number("retries"),
     ),
-    (
+    NotedMetric(
         "logfs_forward_produce_seconds_total",
         "counter",
         "Time from sending a batch to its acknowledgement, over all batches.",
-        _number("produce_seconds"),
+        number("produce_seconds"),
     ),
-    (
+    NotedMetric(
         "logfs_forward_last_ack_timestamp_seconds",
         "gauge",
         "When the cluster acknowledged a batch last, in seconds since the epoch.",
-        _number("acknowledged", 1000),
+        number("acknowledged", 1000),
     ),
-    (
+    NotedMetric(
         "logfs_forward_failed",
         "gauge",
         "1 if the forward waits for its user to decide something, else 0.",
@@ -55,7 +50,7 @@ _METRICS: tuple[tuple[str, Kind, str, Callable[[Facts], float | None]], ...] = (
 )
 
 HELD = "logfs_forward_held_bytes"
-NAMES = frozenset({name for name, *_ in _METRICS} | {HELD})
+NAMES = frozenset({metric.name for metric in _METRICS} | {HELD})
 
 
 def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
@@ -63,26 +58,14 @@ def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
     rows = [(log, facts) for log in logs for facts in log.forward_meta]
     if not rows:
         return
-    for name, kind, text, value in _METRICS:
-        samples = [
-            Sample(_labels(log, facts), found)
-            for log, facts in rows
-            if (found := value(facts)) is not None
-        ]
-        if samples:
-            yield Family(name, kind, text, _LABELS, samples)
+    yield from families_of(rows, _METRICS, _LABELS, _PEER)
     yield Family(
         HELD,
         "gauge",
         "Bytes of the segments with records that were not acknowledged yet.",
         _LABELS,
-        [Sample(_labels(log, facts), _held_bytes(log, facts)) for log, facts in rows],
+        [Sample(labels_of((log, facts), _PEER), _held_bytes(log, facts)) for log, facts in rows],
     )
-
-
-def _labels(log: ReadableLog, facts: Facts) -> tuple[str, str, str]:
-    topic, partition = log.topic_partition
-    return topic, str(partition), str(facts["to"])
 
 
 def _held_bytes(log: ReadableLog, facts: Facts) -> float:
