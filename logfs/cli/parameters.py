@@ -56,6 +56,27 @@ def config_file_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
+def cluster_options(command: Command) -> Command:
+    """Add ``-X KEY=VALUE`` and ``--command-config FILE``: how a Kafka cluster is reached.
+
+    The command gets ``options`` and ``command_config``; see ``mirror_jobs.properties_of``.
+    """
+    setting = click.option(
+        "-X",
+        "options",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting under librdkafka's name, as for kcat.",
+    )
+    file = click.option(
+        "--command-config",
+        metavar="FILE",
+        type=click.Path(dir_okay=False),
+        help="A file of such settings, or one of Kafka's own tools. Passwords belong there.",
+    )
+    return setting(file(command))
+
+
 def isolation_option(meaning: str) -> Callable[[Command], Command]:
     """Return the decorator for ``--isolation-level``; the command gets ``level``, None without."""
     return click.option(

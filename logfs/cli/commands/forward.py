@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import cluster_options, config_file_option
 
 if TYPE_CHECKING:
     from logfs.cli.forward_jobs import ForwardJob
@@ -62,20 +63,9 @@ _CODECS = ("producer", "none", "gzip", "snappy", "lz4", "zstd")
     is_flag=True,
     help="Leave out records that the cluster does not take for their size; each is a loss.",
 )
-@click.option(
-    "-X", "options", multiple=True, metavar="KEY=VALUE", help="A setting under librdkafka's name."
-)
-@click.option(
-    "--command-config",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="A file of such settings, or one of Kafka's own tools. Passwords belong there.",
-)
-@click.option(
-    "--config-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Forward what the [[forward]] tables of a file such as /etc/logfs/NAME.toml say.",
+@cluster_options
+@config_file_option(
+    "Forward what the [[forward]] tables of a file such as /etc/logfs/NAME.toml say."
 )
 def forward(path: str | None, *, config_file: str | None, **given: object) -> None:
     """Send what is appended to a topic to a Kafka cluster, exactly once.

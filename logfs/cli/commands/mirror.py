@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import DIRECTORY
+from logfs.cli.parameters import DIRECTORY, cluster_options, config_file_option
 
 if TYPE_CHECKING:
     from logfs.cli.mirror_jobs import MirrorJob
@@ -45,25 +45,8 @@ if TYPE_CHECKING:
     help="What to do when a topic was deleted at the source and made again.",
 )
 @click.option("--rack", metavar="RACK", help="client.rack: fetch from replicas in this rack.")
-@click.option(
-    "-X",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting under librdkafka's name, as for kcat.",
-)
-@click.option(
-    "--command-config",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="A file of such settings, or one of Kafka's own tools. Passwords belong there.",
-)
-@click.option(
-    "--config-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Mirror what the [[mirror]] tables of a file such as /etc/logfs/NAME.toml say.",
-)
+@cluster_options
+@config_file_option("Mirror what the [[mirror]] tables of a file such as /etc/logfs/NAME.toml say.")
 @click.option(
     "--promote",
     is_flag=True,

@@ -111,13 +111,7 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
     """  # noqa: D301 - click's mark for text it does not fill
-    if start is not None and query.since is not None:
-        raise click.UsageError("--from is the same as --since: give one of them")
-    query = replace(query, since=query.since or start)
-    if count is not None and query.since is not None:
-        raise click.UsageError("--since and -n exclude each other: give one of them")
-    if follow and query.until is not None:
-        raise click.UsageError("--until ends, -f does not: give one of them")
+    query = _checked(query, start, count, follow=follow)
     from logfs.cli.tail_records import TailPrinter
 
     is_debug = bool(getattr(session, "debug", False))
@@ -146,3 +140,21 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
         streams.abandon()
         failures.exit_with(failures.INTERRUPTED)
     failures.exit_with(status)
+
+
+def _checked(
+    query: RecordQuery, start: str | None, count: int | None, *, follow: bool
+) -> RecordQuery:
+    """Return what is asked for, with ``--from`` as ``--since``.
+
+    Raises:
+        click.UsageError: Two options exclude each other.
+    """
+    if start is not None and query.since is not None:
+        raise click.UsageError("--from is the same as --since: give one of them")
+    query = replace(query, since=query.since or start)
+    if count is not None and query.since is not None:
+        raise click.UsageError("--since and -n exclude each other: give one of them")
+    if follow and query.until is not None:
+        raise click.UsageError("--until ends, -f does not: give one of them")
+    return query
