@@ -12,7 +12,7 @@ def how_to_add(extra: str) -> str:
     """Return the command that adds the packages of an extra of logfs to this environment.
 
     Args:
-        extra: One of ``pyproject.toml``: export, iceberg, spark.
+        extra: One of ``pyproject.toml``: arrow, export, iceberg, kafka, remote, spark.
     """
     python = shlex.join([sys.executable or "python3", "-m", "pip", "install", *_needs(extra)])
     if not sys.prefix.startswith(_INSTALLED):
