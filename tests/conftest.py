@@ -11,7 +11,7 @@
 * An asynchronous test that hangs is cancelled and fails, so that the tests after it run.
 * When the session ends, no mount is left below its temporary folder.
 * Tests marked ``long`` run only if the marker expression names them, as ``make test-long`` does.
-  Their numbers (``counts``) are printed at the end.
+  They have no time limit. Their numbers (``counts``) are printed at the end.
 """
 
 import functools
@@ -132,6 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
+        if item.get_closest_marker("long") is not None:
+            item.add_marker(pytest.mark.timeout(0))
         is_spark = _SPARK in item.path.parents
         item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -37,7 +37,6 @@ def test_no_program_notices_that_daemons_end(tmp_path: Path, resends: bool) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("resends", [True, False], ids=["resend", "no-resend"])
 def test_no_program_notices_hundreds_of_ends(
     tmp_path: Path, resends: bool, counts: Counter[str]
