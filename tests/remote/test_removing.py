@@ -1,5 +1,7 @@
 """What the log drops goes from the store as well: after a delay, and never what is still read."""
 
+import errno
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -176,6 +178,56 @@ def test_a_topic_that_is_deleted_while_the_store_is_away_goes_later() -> None:
         topics.remove_due(bench.now_ms)
     assert not [key for key in bench.objects.objects if key.startswith(prefix)]
     assert [name for name, _ in bench.disk.list("") if name.startswith("t-")] == []
+
+
+@pytest.mark.expect_log("of a deleted topic")
+def test_a_deleted_topic_goes_after_a_change_of_its_head_that_failed() -> None:
+    bench = TieredBench()
+    bench.fill(40)
+    bench.tier_all()
+    prefix = bench.place.prefix
+    bench.store.delete_topic("t", bench.now_ms)
+    later(bench)
+    bench.store.remove_due_files(bench.now_ms)
+    topics = bench.deleted_topics()
+    bench.objects.before = _fail_second_swap(bench)
+    assert not topics.remove_due(bench.now_ms)
+    bench.objects.before = None
+    for _ in range(3):
+        later(bench)
+        topics.remove_due(bench.now_ms)
+    assert not [key for key in bench.objects.objects if key.startswith(prefix)]
+
+
+def test_switching_off_goes_on_after_a_change_of_the_head_that_failed() -> None:
+    bench = TieredBench()
+    bench.fill(40)
+    bench.tier_all()
+    changes = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
+    bench.store.alter_topic("t", changes)
+    bench.objects.fail_next("swap")
+    with pytest.raises(OSError, match="injected"):
+        bench.tiering.work(no_throttle, bench.now_ms)
+    for _ in range(2):
+        bench.tiering.work(no_throttle, bench.now_ms)
+        later(bench)
+        bench.log.remove_due_files(bench.now_ms)
+    bench.tiering.work(no_throttle, bench.now_ms)
+    assert not objects(bench)
+
+
+def _fail_second_swap(bench: TieredBench) -> Callable[[str, str], None]:
+    """The swap that fences succeeds, the next one fails."""
+    swaps = 0
+
+    def before(operation: str, _: str) -> None:
+        nonlocal swaps
+        if operation == "swap":
+            swaps += 1
+            if swaps == 2:
+                raise OSError(errno.EIO, "injected")
+
+    return before
 
 
 def test_a_restored_topic_reads_from_the_store() -> None:

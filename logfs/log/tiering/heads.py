@@ -75,12 +75,16 @@ class HeadWriter:
         self._etag = ""
         self._epoch = 0
 
-    @property
     def head(self) -> Head:
-        """The head as this writer has seen it last; only after ``fence``."""
-        if self._head is None:
+        """Return the head; only after ``fence``. It is read again after a change that failed.
+
+        Raises:
+            FencedError: Another writer has fenced this one.
+            OSError: The store failed.
+        """
+        if not self._epoch:
             raise ValueError(f"{self._url}: not fenced yet")
-        return self._head
+        return self._head or self._read_again()
 
     @property
     def epoch(self) -> int:
@@ -127,7 +131,7 @@ class HeadWriter:
                 )
             if self._put(head, is_new=found is None):
                 self._epoch = head.epoch
-                return self.head
+                return self.head()
         raise RemoteStorageError(f"{self._url}: other writers change it all the time")
 
     def change(self, change: Callable[[Head], Head]) -> Head:
@@ -149,7 +153,7 @@ class HeadWriter:
             wanted = self._spilled(wanted)
             wanted = replace(wanted, nonce=self._new_id(), counter=head.counter + 1)
             if self._put(wanted, is_new=False):
-                return self.head
+                return self.head()
         raise RemoteStorageError(f"{self._url}: other writers change it all the time")
 
     def remove(self) -> None:

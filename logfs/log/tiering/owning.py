@@ -213,7 +213,7 @@ class PartitionTiering:
             if tier.entries:
                 tier.forget_all()
         with self._noting_problems():
-            head = self._writer.head
+            head = self._writer.head()
             if head.next_offset is not None:
                 end = LogPoint(head.next_offset, start_of(log).positions)
                 doom_dropped(self._writer, self._dropped, end, now_ms)

@@ -114,7 +114,7 @@ def delete_doomed(
         FencedError, OSError: See ``doom_dropped``.
     """
     due_ms = now_ms - max(delay_ms, SHORTEST_DELAY_MS)
-    doomed = writer.head.doomed
+    doomed = writer.head().doomed
     due = [row for row in doomed if row.since_ms <= due_ms and not is_used(row.key)]
     for start in range(0, len(due), DELETED_AT_ONCE):
         part = due[start : start + DELETED_AT_ONCE]
@@ -145,7 +145,7 @@ def remove_partition(
     Raises:
         FencedError, OSError: See ``doom_dropped``.
     """
-    head = writer.head
+    head = writer.head()
     if head.next_offset is not None:
         end = LogPoint(head.next_offset, head.start.positions)
         doom_dropped(writer, dropped, end, now_ms)
