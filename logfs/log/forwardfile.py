@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk, File
-from logfs.errors import CorruptCheckpointError, UnsupportedFormatError
+from logfs.errors import CorruptCheckpointError, InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
 
@@ -161,8 +161,12 @@ class ForwardFile:
 
     @classmethod
     def create(cls, disk: Disk, name: str, identity: ForwardIdentity) -> "ForwardFile":
-        """Write a new file, durable on return; replaces one that is there."""
-        disk.replace(name, _padded({"version": VERSION, **identity._asdict()}))
+        """Write a new file, durable on return; replaces one that is there.
+
+        Raises:
+            InvalidConfigError: The identity does not fit into its block.
+        """
+        disk.replace(name, _identity_block(identity))
         return cls.open(disk, name)
 
     @classmethod
@@ -176,9 +180,13 @@ class ForwardFile:
         return cls(disk, name, disk.open(name, write=True))
 
     def change(self, identity: ForwardIdentity) -> None:
-        """Change what the identity says of holds and brokers; the positions stay."""
+        """Change what the identity says of holds and brokers; the positions stay.
+
+        Raises:
+            InvalidConfigError: The identity does not fit into its block.
+        """
         data = bytearray(self._file.pread(self._file.size(), 0))
-        data[:_BLOCK_BYTES] = _padded({"version": VERSION, **identity._asdict()})
+        data[:_BLOCK_BYTES] = _identity_block(identity)
         self._disk.replace(self.name, bytes(data))
         self._file.close()
         self._file = self._disk.open(self.name, write=True)
@@ -205,8 +213,11 @@ class ForwardFile:
         self._write(0, position)
 
     def report(self, values: Mapping[str, object]) -> None:
-        """Note what ``.meta`` and the metrics show."""
-        self._file.pwrite(_padded(dict(values)), _BLOCK_BYTES)
+        """Note what ``.meta`` and the metrics show; the end of a long ``error`` is left out."""
+        shown = dict(values)
+        while (error := str(shown.get("error", ""))) and len(json.dumps(shown)) >= _BLOCK_BYTES:
+            shown["error"] = error[: len(error) // 2]
+        self._file.pwrite(_padded(shown), _BLOCK_BYTES)
 
     def sync(self) -> None:
         """Make everything durable."""
@@ -291,8 +302,18 @@ def _block(file: File, at: int) -> bytes:
 
 
 def _padded(values: Mapping[str, object]) -> bytes:
-    data = json.dumps(values).encode()
-    return data[: _BLOCK_BYTES - 1].ljust(_BLOCK_BYTES - 1) + b"\n"
+    """Return a block; the values must fit."""
+    return json.dumps(values).encode().ljust(_BLOCK_BYTES - 1) + b"\n"
+
+
+def _identity_block(identity: ForwardIdentity) -> bytes:
+    block = _padded({"version": VERSION, **identity._asdict()})
+    if len(block) > _BLOCK_BYTES:
+        raise InvalidConfigError(
+            f"the names of the brokers have {len(identity.bootstrap)} characters, "
+            f"{len(block) - _BLOCK_BYTES} too many: name fewer, they tell of the others"
+        )
+    return block
 
 
 def _parsed(data: bytes) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from datetime import UTC
 
 import pytest
 
-from logfs.errors import HeldError
+from logfs.errors import HeldError, InvalidConfigError
 from logfs.log.forwardfile import (
     NO_HOLD,
     NO_LIMIT,
@@ -114,3 +114,21 @@ def test_a_report_that_is_torn_is_left_out() -> None:
     assert read_note(bench.disk, DIRECTORY, NAME).report["state"] == "forwarding"
     bench.disk.open(PATH, write=True).pwrite(b"\xff{", 4096)
     assert read_note(bench.disk, DIRECTORY, NAME).report == {}
+
+
+def test_a_report_with_a_long_error_is_read() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    file.report({"state": "failed", "error": "\N{SNOWMAN}" * 1000, "records": 3})
+    report = read_note(bench.disk, DIRECTORY, NAME).report
+    assert report["records"] == 3
+    assert report["error"] == "\N{SNOWMAN}" * 500
+
+
+def test_too_many_brokers_are_refused_and_the_note_stays() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    names = ",".join(f"broker-{number}.example:9092" for number in range(200))
+    with pytest.raises(InvalidConfigError, match=r"\d+ too many: name fewer"):
+        file.change(file.identity._replace(bootstrap=names))
+    assert read_note(bench.disk, DIRECTORY, NAME).identity == WHERE
