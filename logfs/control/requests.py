@@ -316,6 +316,7 @@ REQUESTS: Mapping[str, RequestType] = {
     "cut": RequestType({**_PLACE, "why": _TEXT}, "null; the log ends there"),
     "advance": RequestType(_PLACE, "null; the records before it are deleted"),
     "promote": RequestType({"topic": _TEXT}),
+    "rename": RequestType({"topic": _TEXT, "new": _TEXT}, "null; the topic has the new name"),
     "mirror_state": RequestType({"topic": _TEXT, "state": _TEXT, "reason": _TEXT}),
     "notes": RequestType(
         {"facts": FieldType(dict)}, "null; what .meta and metrics show of mirrors"
@@ -327,7 +328,7 @@ REPEATED = frozenset(
     {
         *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "pack", "roll"),
         *("append", "lines", "file", "publish", "forget", "end", "flush"),
-        *("mirror", "replicate", "start", "continue", "cut", "advance", "promote"),
+        *("mirror", "replicate", "start", "continue", "cut", "advance", "promote", "rename"),
     }
 )
 """Requests that change something: a client numbers them, and repeats them if the daemon ends."""

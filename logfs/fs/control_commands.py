@@ -86,6 +86,7 @@ class ControlCommands:
             "alter": self._alter,
             "delete": self._delete,
             "undelete": self._undelete,
+            "rename": self._rename,
             "trim": self._trim,
             "retention": self._retention,
             "compact": self._compact,
@@ -174,6 +175,14 @@ class ControlCommands:
         with self._notes.note(request).forgiving(TopicExistsError, lambda: self._has(topic)):
             await self._changes.undelete_topic(topic)
         await self._kernel.drop_name(self._tree.root.ino, topic)
+        return None
+
+    async def _rename(self, request: Request) -> object:
+        topic, new = request["topic"], request["new"]
+        with self._notes.note(request).forgiving(NoSuchTopicError, lambda: self._has(new)):
+            await self._changes.rename_topic(self._topic(topic), new)
+        for name in (topic, new):
+            await self._kernel.drop_name(self._tree.root.ino, name)
         return None
 
     async def _trim(self, request: Request) -> object:

@@ -61,6 +61,18 @@ class TopicChangeQueue:
         await self.run(self._store.writable.undelete_topic, topic, self._clock.now_ms())
         self._tree.root.mtime_ms = self._clock.now_ms()
 
+    async def rename_topic(self, topic: TopicNode, new: str) -> None:
+        """Give a topic another name; files that programs have open stay readable.
+
+        Raises:
+            TopicExistsError, NoSuchTopicError, ReadOnlyError, LogfsError, OSError: See
+                ``LogStore.rename_topic``.
+        """
+        with self._tree.kept_off_loop(topic):
+            await self.run(self._store.writable.rename_topic, topic.name, new, self._clock.now_ms())
+        self._tree.forget(topic)
+        self._tree.root.mtime_ms = self._clock.now_ms()
+
     async def delete_topic(
         self, topic: TopicNode, *, only_empty: bool = False, note: Note | None = None
     ) -> None:

@@ -4,6 +4,8 @@
 It gives each partition to the ``Fetcher`` of the broker that it is to be fetched from.
 """
 
+import contextlib
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +17,14 @@ from logfs.errors import (
     ClusterUnreachableError,
     LogfsError,
     MirrorError,
+    TopicExistsError,
 )
 from logfs.kafka.cluster import EARLIEST, LATEST, NO_ID, Cluster, ClusterTopic
 from logfs.kafka.fetcher import Fetcher, Owner
 from logfs.kafka.mirrored import MirroredPartition
 from logfs.kafka.selection import OnRecreate, TopicSelection, local_config
 from logfs.kafka.targets import MirrorTarget
-from logfs.log.mirrorfile import FAILED, MIRRORING, MirrorSource
+from logfs.log.mirrorfile import FAILED, MIRRORING, STOPPED, MirrorSource
 from logfs.log.mirrors import MirrorEnd
 from logfs.log.names import format_topic_id
 from logfs.types import TopicPartition
@@ -222,11 +225,37 @@ class Mirror:
             and (mine.cluster_id, mine.topic) == (source.cluster_id, source.topic)
             and mine.topic_id != source.topic_id
         )
-        if is_recreated and self._plan.on_recreate is OnRecreate.REPLACE:
-            self._say(f"topic {source.topic} was made again at the source: its mirror is replaced")
-            known.partitions.clear()
-            self._target.delete(known.local)
+        if mine is not None and is_recreated:
+            again = f"topic {source.topic} was made again at the source"
+            match self._plan.on_recreate:
+                case OnRecreate.REPLACE:
+                    self._say(f"{again}: its mirror is replaced")
+                    known.partitions.clear()
+                    self._target.delete(known.local)
+                case OnRecreate.KEEP:
+                    known.partitions.clear()
+                    self._target.note_state(known.local, STOPPED, again)
+                    kept = self._rename_to_keep(known.local, mine)
+                    self._say(f"{again}: its mirror is kept as {kept}")
+                case OnRecreate.STOP:
+                    pass
         return self._target.open(known.local, count, known.config, source)
+
+    def _rename_to_keep(self, local: str, mine: MirrorSource) -> str:
+        """Put today's date into the name of a topic; returns the new name.
+
+        It is another date where a stop has interrupted this before.
+        """
+        for name, other in self._target.sources().items():
+            if name.startswith(f"{local}.") and other.is_same_topic(mine):
+                self._target.rename(local, name)
+                return name
+        day = f"{local}.{time.strftime('%Y-%m-%d')}"
+        for name in itertools.chain([day], (f"{day}.{number}" for number in itertools.count(2))):
+            with contextlib.suppress(TopicExistsError):
+                self._target.rename(local, name)
+                return name
+        raise AssertionError("some name is free")
 
     def _config(self, topic: str) -> dict[str, str]:
         try:

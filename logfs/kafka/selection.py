@@ -20,6 +20,7 @@ class OnRecreate(StrEnum):
 
     STOP = "stop"
     REPLACE = "replace"
+    KEEP = "keep"
 
 
 @dataclass(frozen=True, slots=True)

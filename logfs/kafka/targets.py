@@ -49,6 +49,9 @@ class MirrorTarget(Protocol):
     def delete(self, topic: str) -> None:
         """Delete a topic."""
 
+    def rename(self, topic: str, new: str) -> None:
+        """Give a topic another name; may be repeated after a stop in the middle."""
+
     def end(self, where: TopicPartition) -> MirrorEnd:
         """Return where a partition begins and ends."""
 
@@ -106,6 +109,10 @@ class LocalTarget:
     def delete(self, topic: str) -> None:
         """See ``MirrorTarget``."""
         self._store.delete_topic(topic, self._clock.now_ms())
+
+    def rename(self, topic: str, new: str) -> None:
+        """See ``MirrorTarget``."""
+        self._store.rename_topic(topic, new, self._clock.now_ms())
 
     def end(self, where: TopicPartition) -> MirrorEnd:
         """See ``MirrorTarget``."""
@@ -209,6 +216,10 @@ class DaemonTarget:
     def delete(self, topic: str) -> None:
         """See ``MirrorTarget``."""
         self._ask("delete", {"topic": topic})
+
+    def rename(self, topic: str, new: str) -> None:
+        """See ``MirrorTarget``."""
+        self._ask("rename", {"topic": topic, "new": new})
 
     def end(self, where: TopicPartition) -> MirrorEnd:
         """See ``MirrorTarget``."""

@@ -77,6 +77,17 @@ def forget_partitions(disk: Disk, gone: Collection[TopicPartition]) -> None:
                 checkpoints.write_offsets(disk, name, kept)
 
 
+def add_start_offsets(disk: Disk, starts: dict[TopicPartition, int]) -> None:
+    """Add log start offsets of partitions that are about to get their names; durable on return.
+
+    Raises:
+        OSError: The file could not be written.
+    """
+    with checkpoints.WRITING:
+        name = names.LOG_START_OFFSET_CHECKPOINT
+        checkpoints.write_offsets(disk, name, read_checkpoint(disk, name) | starts)
+
+
 def write_checkpoints(disk: Disk, logs: Iterable[ReadableLog]) -> None:
     """Write the files; a partition that could not be loaded keeps the rows it has."""
     with checkpoints.WRITING:

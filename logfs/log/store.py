@@ -26,7 +26,7 @@ from logfs.errors import InvalidConfigError, LogfsError, ReadOnlyError, TopicExi
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Ownership
 from logfs.log.catalog import Catalog
-from logfs.log.checkpointing import write_checkpoints
+from logfs.log.checkpointing import add_start_offsets, write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import fast_close, last_stop, remove_note
 from logfs.log.host import Host
@@ -279,6 +279,57 @@ class LogStore(Catalog[PartitionLog]):
             self.checkpoint()
             for topic_partition in restored:
                 forget_note(self.disk, topic_partition.directory)
+
+    def rename_topic(self, name: str, new: str, now_ms: int) -> None:
+        """Give a topic another name, with its records, configuration and owner.
+
+        Open files go on reading it, and appends of open writers are refused with DeletedError. A
+        stop in the middle leaves some partitions under each name, and the call may be repeated.
+
+        Raises:
+            IllegalTopicNameError: The new name is none.
+            TopicExistsError: There is another topic of that name.
+            NoSuchTopicError, ReadOnlyError, LogfsError, OSError: It is not, or not completely,
+                renamed.
+        """
+        self._check_writable()
+        parse_topic_name(new)
+        with self._changes:
+            logs = dict(sorted(self._partitions(name).items()))
+            present = self._topics.get(new, {})
+            is_same = new in self._topics and self.topic_id(new) == self.topic_id(name)
+            if (present and not is_same) or present.keys() & logs.keys():
+                raise TopicExistsError(f"topic {new} exists already")
+            owners: dict[int | None, Ownership] = {
+                number: self.attributes.get(name, number) for number in (None, *logs)
+            }
+            self.attributes.put(new, owners)
+            starts = {TopicPartition(new, n): log.log_start_offset for n, log in logs.items()}
+            add_start_offsets(self.disk, starts)
+            for number, log in logs.items():
+                self._rename_partition(log, TopicPartition(new, number), now_ms)
+                del self._topics[name][number]
+            del self._topics[name]
+            self._tidy_after_deletion(name, {log.topic_partition for log in logs.values()})
+
+    def _rename_partition(self, log: PartitionLog, to: TopicPartition, now_ms: int) -> None:
+        if self.disk.exists(f"{log.directory}/{names.TIERED}"):
+            raise LogfsError(
+                f"{log.topic_partition} has segments in an object store under its name"
+            )
+        has_failed = log.offline is not None
+        if not has_failed:
+            log.flush()
+        log.delete(to.directory)
+        self._deleted.close_later(log)
+        context = replace(
+            self._loading(now_ms, is_clean=False),
+            recovery_points={to: log.recovery_point},
+            start_offsets={to: log.log_start_offset},
+            compacted=frozenset([to]),
+            has_failed=has_failed,
+        )
+        self._topics.setdefault(to.topic, {})[to.partition] = load_or_take_offline(context, to)
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.

@@ -210,6 +210,10 @@ class DeletedPartitions:
             self._restored.remove(log)
             log.close_files()
 
+    def close_later(self, log: PartitionLog) -> None:
+        """Close the files of a log that another one has replaced, once no open file reads it."""
+        self._restored.append(log)
+
     def forget(self, row: DeletedPartition) -> None:
         """Remove a directory, and what is known of its tiered segments."""
         self._disk.remove_tree(row.directory)

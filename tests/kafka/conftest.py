@@ -1,6 +1,7 @@
 """Brokers for the tests of this folder, which are all marked ``kafka``."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,3 +20,14 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def client(shared_broker: Broker) -> Client:
     """A client of the shared broker."""
     return Client(shared_broker.bootstrap)
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[Broker]:
+    """A broker that forgets producers at once, as one does after a day."""
+    settings = {
+        "producer.id.expiration.ms": "1000",
+        "producer.id.expiration.check.interval.ms": "200",
+    }
+    with Broker(tmp_path / "kafka", settings) as broker:
+        yield broker

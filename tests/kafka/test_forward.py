@@ -3,7 +3,6 @@
 import contextlib
 import random
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -183,17 +182,6 @@ def test_the_note_says_where_it_is_and_a_topic_made_again_is_refused(
     again = forward_plan(shared_broker.bootstrap, "noted", until_now=True, start=4, resumes=True)
     forward_now(data, again)
     assert [r.value for r in client.consume("noted")] == [r.value for r in some(6, 4)]
-
-
-@pytest.fixture
-def forgetful(tmp_path: Path) -> Iterator[Broker]:
-    """A broker that forgets producers at once, as one does after a day."""
-    settings = {
-        "producer.id.expiration.ms": "1000",
-        "producer.id.expiration.check.interval.ms": "200",
-    }
-    with Broker(tmp_path / "kafka", settings) as broker:
-        yield broker
 
 
 def test_a_broker_that_has_forgotten_the_producer_is_scanned(forgetful: Broker, data: Path) -> None:

@@ -54,13 +54,23 @@ class Writing(threading.Thread):
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.long)])
 def test_a_forward_that_is_killed_sends_everything_once(
-    kills: int, shared_broker: Broker, client: Client, tmp_path: Path
+    kills: int, shared_broker: Broker, tmp_path: Path
 ) -> None:
-    topic, data, chance = f"shipped-{kills}", tmp_path / "data", random.Random(kills)
+    kill_and_check(shared_broker, f"shipped-{kills}", kills, tmp_path)
+
+
+@pytest.mark.long
+def test_also_if_the_broker_forgets_producers_at_once(forgetful: Broker, tmp_path: Path) -> None:
+    kill_and_check(forgetful, "shipped", 200, tmp_path)
+
+
+def kill_and_check(broker: Broker, topic: str, kills: int, tmp_path: Path) -> None:
+    """Kill forwards while records are appended, and compare both sides at the end."""
+    data, chance, client = tmp_path / "data", random.Random(kills), Client(broker.bootstrap)
     data.mkdir()
     client.create_topic(topic)
     assert run("topic", "create", data / topic, "--config", "retention.ms=-1").returncode == 0
-    to = f"kafka://{shared_broker.bootstrap}"
+    to = f"kafka://{broker.bootstrap}"
     process = Process("forward", tmp_path / "log")
     writing = Writing(f"{data}/{topic}/0", 0.01)
     writing.start()

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from logfs.kafka.cluster import LATEST
 from logfs.kafka.selection import OnRecreate
-from logfs.log.mirrorfile import FAILED
+from logfs.log.mirrorfile import FAILED, STOPPED
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
 from tests.kafka.broker import Broker
@@ -139,8 +139,14 @@ def test_a_topic_that_was_made_again(
     client.create_topic(topic)
     client.produce(topic, records(4, 50))
     with RunningMirror(data, plan) as running:
-        if how is OnRecreate.REPLACE:
+        if how is not OnRecreate.STOP:
             running.wait_for(topic, 4)
+            others = [name for name in running.store.topics() if name.startswith(f"{topic}.20")]
+            assert len(others) == (how is OnRecreate.KEEP)
+            for name in others:
+                source = running.log(name).mirror
+                assert source is not None
+                assert (running.log(name).log_end_offset, source.state) == (9, STOPPED)
         else:
             running.wait_for_end()
             assert running.log(topic).log_end_offset == 9
@@ -148,7 +154,7 @@ def test_a_topic_that_was_made_again(
             source = running.log(topic).mirror
             assert source is not None
             assert source.state == FAILED
-    if how is OnRecreate.REPLACE:
+    if how is not OnRecreate.STOP:
         check_equal(shared_broker, data, topic)
 
 

@@ -143,6 +143,31 @@ def test_a_mirror_through_a_daemon_that_is_killed_and_a_second_mirror(
         assert lines(path) == 201
 
 
+@pytest.mark.fuse
+def test_a_topic_made_again_is_kept_under_another_name_through_a_daemon(
+    shared_broker: Broker, client: Client, tmp_path: Path
+) -> None:
+    address = f"kafka://{shared_broker.bootstrap}"
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        words = ("made-again", "--from", address, "--until", "now", "--on-recreate", "keep")
+        said = ""
+        for count in (7, 3):
+            client.create_topic("made-again")
+            produced(client, "made-again", count)
+            done = mirror(mount.point, *words)
+            assert done.returncode == 0, done.stderr
+            client.delete_topic("made-again")
+            said = done.stderr
+        found = {path.name: lines(path / "0") for path in mount.point.iterdir()}
+        (kept,) = found.keys() - {"made-again"}
+        assert found == {"made-again": 3, kept: 7}
+        assert "is kept as made-again.20" in said
+        status = run("status", mount.point)
+        assert "failed" not in status.stdout, status.stdout
+        meta = json.loads((mount.point / kept / "0.meta").read_text())["mirror"]
+        assert meta["state"] == "stopped"
+
+
 def lines(path: Path) -> int:
     try:
         return path.read_bytes().count(b"\n")

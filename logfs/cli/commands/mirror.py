@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--on-recreate",
-    type=click.Choice(["stop", "replace"]),
+    type=click.Choice(["stop", "replace", "keep"]),
     default="stop",
     show_default=True,
     help="What to do when a topic was deleted at the source and made again.",
