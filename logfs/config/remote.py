@@ -55,7 +55,7 @@ class RemoteConfig(Settings):
         "the same partitions",
     )
     endpoint: str | None = setting(
-        _Text(r"https?://[^\s/]+/?", "an address such as https://HOST:PORT"),
+        _Text(r"https?://[^\s/]+(/\S*)?", "an address such as https://HOST:PORT"),
         None,
         "the server; unset: the cloud's own, or that of the environment",
     )

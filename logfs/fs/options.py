@@ -298,7 +298,7 @@ def _parse_path(text: str) -> str:
 
 
 def _parse_endpoint(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/]+/?", text):
+    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", text):
         raise ValueError("expected an address, as http://127.0.0.1:9000")
     return text.rstrip("/")
 

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,8 @@ from logfs.types import TopicPartition
 _VERSION = 1
 _MOST_MARKER_BYTES = 1 << 16
 _META = ".meta"
+_INIT_TIMEOUT_MS = 10_000
+"""A person waits, and an address may be wrong."""
 
 
 class StoreRow(NamedTuple):
@@ -93,7 +96,8 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
             f"{data}: its store is {before.url}, and its segments are there: logfs cannot move "
             "them to another one"
         )
-    store = open_directory_store(config).objects
+    quick = replace(config, read_timeout_ms=min(config.read_timeout_ms, _INIT_TIMEOUT_MS))
+    store = open_directory_store(quick).objects
     probe(store, host.new_id())
     _mark(store, host.new_id())
     if before is None:

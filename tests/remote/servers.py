@@ -20,6 +20,7 @@ The server is versitygw, its objects are plain files; or SeaweedFS where that co
 import contextlib
 import json
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -55,19 +56,20 @@ class ObjectServer:
 
     Args:
         directory: Its own folder, made if it is missing.
+        certificate: Files of a certificate and its key: it speaks TLS. Only if ``has_files``.
 
     Attributes:
         endpoint: Where clients connect; the same after every start.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, certificate: tuple[Path, Path] | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._program = programs.server()
         self._directory = directory
         self._objects = directory / "objects"
         self._process = Process("object server", directory / "log")
-        self._port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self._port}"
+        self._certificate = certificate
+        self._choose_port()
 
     def __enter__(self) -> "ObjectServer":
         for attempt in range(_ATTEMPTS):
@@ -77,8 +79,7 @@ class ObjectServer:
             except AssertionError:
                 # Another program may have taken the port.
                 self._process.forget()
-                self._port = free_port()
-                self.endpoint = f"http://127.0.0.1:{self._port}"
+                self._choose_port()
                 if attempt == _ATTEMPTS - 1:
                     raise
         return self
@@ -123,6 +124,11 @@ class ObjectServer:
         """Return the file of an object; only if ``has_files``."""
         return self._objects / bucket / key
 
+    def _choose_port(self) -> None:
+        self._port = free_port()
+        scheme = "http" if self._certificate is None else "https"
+        self.endpoint = f"{scheme}://127.0.0.1:{self._port}"
+
     def _versitygw(self) -> list[str | Path]:
         # Not every file system has extended attributes for the metadata of objects.
         sidecar = self._directory / "metadata"
@@ -130,6 +136,9 @@ class ObjectServer:
         command: list[str | Path] = [programs.found(programs.VERSITYGW)]
         command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY]
         command += ["--port", f"127.0.0.1:{self._port}", "--quiet"]
+        if self._certificate is not None:
+            certificate, key = self._certificate
+            command += ["--cert", certificate, "--key", key]
         return [*command, "posix", "--sidecar", sidecar, self._objects]
 
     def _seaweedfs(self) -> list[str | Path]:
@@ -152,7 +161,8 @@ class ObjectServer:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(self.endpoint, timeout=1):
+            trusting = ssl._create_unverified_context()
+            with urllib.request.urlopen(self.endpoint, timeout=1, context=trusting):
                 return True
         except urllib.error.HTTPError as error:
             error.close()

@@ -28,6 +28,7 @@ _STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _KIND = re.compile(r"\bkind: (\w+)")
 _SERVER = re.compile(r"(https?://[^/\s]+)")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _METADATA = re.compile(r"169\.254\.169\.254|fd00:ec2::254|metadata\.google\.internal")
 """Where machines of the clouds get their credentials."""
 
@@ -78,11 +79,31 @@ def _final(error: Exception, text: str, status: int, address: str) -> OSError | 
         return ChangedError(address)
     if _METADATA.search(text):
         return PermissionError(errno.EACCES, _NO_CREDENTIALS, address)
+    if certificate := _CERTIFICATE.search(text):
+        return OSError(errno.EIO, _distrust(certificate[1], _SERVER.search(text)), address)
+    return _refused_or_missing(error, text, status, address)
+
+
+def _refused_or_missing(error: Exception, text: str, status: int, address: str) -> OSError | None:
+    kind = type(error).__name__
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return _missing(text, address)
     if status in _REFUSED_STATUSES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
     return None
+
+
+def _distrust(why: str, server: re.Match[str] | None) -> str:
+    """Return why the certificate of a server is refused, by the library's word for it."""
+    what = f"the certificate of {server[1] if server else 'the store'} "
+    if why.startswith("NotValidForName"):
+        return f"{what}is for another host name. Use the name that it is for"
+    if why.startswith("Expired"):
+        return f"{what}has expired"
+    return (
+        f"{what}is not trusted ({why}). If its authority is a private one, set AWS_CA_BUNDLE to a "
+        "file with the certificate of that authority"
+    )
 
 
 def _missing(text: str, address: str) -> OSError:

@@ -57,7 +57,8 @@ def _probe(store: ObjectStore, key: str, nonce: bytes) -> None:
     data, stat = store.get(key, 1 << 20)
     if not data.startswith(nonce) or bytes(store.get_range(key, 4, 8)) != data[4:12]:
         raise _refusal(store, "it returned other bytes than were stored")
-    if stat not in store.list_level("").objects:
+    listed = {(found.key, found.size) for found in store.list_level("").objects}
+    if (stat.key, stat.size) not in listed:
         raise _refusal(store, "it did not list an object that had just been stored")
 
 

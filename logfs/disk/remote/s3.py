@@ -358,17 +358,25 @@ class _Store:
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""
         directory = prefix.rpartition("/")[0] or None
-        last: str | None = None
+        last, pages = "", None
 
         def next_page() -> Any:  # noqa: ANN401
-            page = self._library.list(self._quick, directory, offset=last, chunk_size=_PAGE)
-            return next(page, None)
+            nonlocal pages
+            if pages is None:
+                offset = last or None
+                pages = self._library.list(self._quick, directory, offset=offset, chunk_size=_PAGE)
+            try:
+                return next(pages, None)
+            except Exception:
+                pages = None  # the next attempt goes on after the last object
+                raise
 
         while rows := self._repeat(prefix, next_page):
             for row in rows:
-                if row["path"].startswith(prefix):
+                # Azurite begins again if nothing comes after the offset.
+                if row["path"] > last and row["path"].startswith(prefix):
                     yield self._stat(row)
-            last = rows[-1]["path"]
+            last = max(last, rows[-1]["path"])
 
     def _put(self, key: str, data: ReadableBuffer, mode: object) -> str:
         found = self._repeat(
@@ -382,7 +390,11 @@ class _Store:
 
     def _stat(self, row: Mapping[str, Any]) -> ObjectStat:
         modified_ms = int(row["last_modified"].timestamp() * 1000)
-        return ObjectStat(row["path"], row["size"], str(row[self._version_name]), modified_ms)
+        # Lists of GCS have no generations.
+        version = str(row[self._version_name] or row["e_tag"])
+        if self._place.scheme == "az" and not version.startswith('"'):
+            version = f'"{version}"'  # as it is everywhere but in lists of Azure
+        return ObjectStat(row["path"], row["size"], version, modified_ms)
 
     def _once(self, key: str, request: Callable[[], _T]) -> _T:
         """Return what a request returns that the library repeats by itself."""
