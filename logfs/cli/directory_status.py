@@ -16,7 +16,7 @@ from logfs.library.owner import data_directory
 from logfs.library.places import Place, served_at
 from logfs.log import names
 from logfs.log.closing import last_stop
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind
 from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
 from logfs.log.reading.address import SEGMENTS_NAME

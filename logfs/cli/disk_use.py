@@ -13,7 +13,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
 from logfs.log.remote.rows import TieredRows
 from logfs.log.segments.table import SegmentState, SegmentTable

@@ -27,14 +27,14 @@ import pyfuse3
 import trio
 
 from logfs import __version__
+from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.waiting import forbid_waiting
 from logfs.disk.vfs import Disk
-from logfs.errors import LockedError, MountError
+from logfs.errors import LockedError, LogfsError, MountError
 from logfs.fs import hooks
 from logfs.fs.control_commands import ControlCommands
 from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
-from logfs.fs.handover.settling import Settling
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
@@ -50,6 +50,7 @@ from logfs.fs.tree import Tree
 from logfs.fs.unmounting import CLOSING_TIMEOUT_S, find_closing
 from logfs.log import names
 from logfs.log.following.store import AnyStore, FollowedStore
+from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
 from logfs.machine.disks import StorePlace, disk_of, is_url, resolve_root
@@ -127,6 +128,22 @@ def run_mount(
     return status
 
 
+def preload(data: str, options: MountOptions) -> Preloaded | None:
+    """Read the data directory of a daemon that still serves it.
+
+    None: there is nothing to gain, or it cannot be read, which is reported when it is loaded.
+    """
+    root = resolve_root(data)
+    if options.read_only or is_url(root):
+        return None
+    try:
+        disk = disk_of(root)
+    except (LogfsError, OSError):
+        return None
+    # What an object store has is read once for a disk, so that it would be out of date.
+    return Preloaded.read(disk, current_host()) if isinstance(disk, PosixDisk) else None
+
+
 class _StoppedError(BaseException):
     """SIGTERM came while the successor of another daemon loads the store."""
 
@@ -164,7 +181,7 @@ def _open_and_mount(
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
         report = _both(progress, supervisor.status)
-        store = _open(data, options, clock, cache, report, session.settling)
+        store = _open(session, options, clock, cache, report, supervisor.preloaded)
         # Loaded objects stay: a collection that examines ten thousand segments is a long pause.
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
@@ -191,13 +208,14 @@ def _both(
 
 
 def _open(
-    data: str,
+    session: Session,
     options: MountOptions,
     clock: Clock,
     cache: Cache | None,
     progress: Callable[[str], None],
-    resumed: Settling | None,
+    preloaded: Preloaded | None,
 ) -> AnyStore:
+    data, resumed = session.data, session.settling
     disk, host = disk_of(data, StorePlace(options.endpoint, options.region)), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
@@ -209,7 +227,13 @@ def _open(
         try:
             now_ms = clock.now_ms()
             return LogStore.open(
-                disk, options.store, host, now_ms=now_ms, progress=progress, resumed=resumed
+                disk,
+                options.store,
+                host,
+                now_ms=now_ms,
+                progress=progress,
+                resumed=resumed,
+                preloaded=preloaded,
             )
         except LockedError:
             # umount(8) returns when the mount is gone, before the daemon has written everything.

@@ -33,6 +33,7 @@ import trio
 
 from logfs.fs.handover.descriptors import Inherited, inherited
 from logfs.fs.handover.successor import Again
+from logfs.log.loading.preloading import Preloaded
 from logfs.machine.holder import HOLDER
 from logfs.machine.terminal import ControllingTerminal
 
@@ -67,6 +68,7 @@ class Supervisor:
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
         predecessor: The descriptors that the service manager has kept.
         again: How a successor is started; None: only the service manager can start one.
+        preloaded: What was read of the logs while the predecessor served; None: nothing.
         holder: The process id of a holder of logfs; 0: there is none, or another manager.
         has_lost_holder: The holder has ended.
     """
@@ -80,6 +82,7 @@ class Supervisor:
         self.terminal = ControllingTerminal()
         self.predecessor: Inherited | None = None
         self.again: Again | None = None
+        self.preloaded: Preloaded | None = None
         self.holder = 0
         self.has_lost_holder = False
         self._is_systemd = False

@@ -12,7 +12,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchPartitionError, NoSuchTopicError, UnknownNameError
 from logfs.library.owner import data_directory
 from logfs.library.places import Place
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, parse_partition_name
 from logfs.log.store import LogStore

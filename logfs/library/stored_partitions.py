@@ -15,7 +15,7 @@ from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.remote.bucket import bucket_of
 from logfs.log.scanning.stored import StoredLog, read_bounds
 from logfs.machine.disks import has_logs, is_url

@@ -1,9 +1,11 @@
-"""The files of segments in a partition directory, found by their names."""
+"""The partition directories of a data directory, and the files of segments in them."""
 
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
+from logfs.log import names
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, parse_segment_file
+from logfs.types import TopicPartition
 
 
 class PartitionListing(NamedTuple):
@@ -36,3 +38,20 @@ def list_partition(disk: Disk, directory: str) -> PartitionListing:
         if parsed is not None:
             found[parsed] = inode
     return PartitionListing(dict(sorted(found.items())))
+
+
+def list_partitions(disk: Disk) -> list[TopicPartition]:
+    """Return the partitions of a data directory, without those of deleted topics.
+
+    A partition whose directory is a symbolic link is included: loading it fails, and that is
+    reported.
+    """
+    found = []
+    contents = disk.contents("")
+    for name in sorted([*contents.directories, *(name for name, _ in contents.irregular)]):
+        parsed = names.parse_partition_directory(name)
+        if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
+            continue
+        if parsed.state is names.DirectoryState.NONE:
+            found.append(TopicPartition(parsed.topic, parsed.partition))
+    return found

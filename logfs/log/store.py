@@ -15,8 +15,7 @@ Source: Kafka LogManager.
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
@@ -32,8 +31,10 @@ from logfs.log.closing import fast_close, last_stop, remove_note
 from logfs.log.host import Host
 from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
+from logfs.log.listing import list_partitions
 from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import list_partitions, load_or_take_offline
+from logfs.log.loading.loader import load_all, load_or_take_offline
+from logfs.log.loading.preloading import Preloaded
 from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.mirrorfile import MirrorSource
 from logfs.log.partition import PartitionLog
@@ -59,16 +60,21 @@ Progress = Callable[[str], None]
 
 _POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
 """Settings that determine what happens to old records."""
-_SLOW_LOAD_S = 0.005
-_SLOW_LOADS = 8
-"""After so many partitions that took longer than that, threads load the others."""
 
 
 class LogStore(Catalog[PartitionLog]):
     """The partitions of one data directory. Make it with ``open``."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
-        opened = OpenSegments(disk, host.open_segments)
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        host: Host,
+        *,
+        read_only: bool,
+        preloaded: Preloaded | None = None,
+    ) -> None:
+        opened = preloaded.opened if preloaded else OpenSegments(disk, host.open_segments)
         super().__init__(disk, config, host, opened, read_only=read_only)
         self._lock: Lock | None = None
         self._deleted = DeletedPartitions(disk)
@@ -88,11 +94,13 @@ class LogStore(Catalog[PartitionLog]):
         progress: Progress | None = None,
         only: Collection[TopicPartition] | None = None,
         resumed: Resumption[LineWriter] | None = None,
+        preloaded: Preloaded | None = None,
     ) -> "LogStore":
         """Take the lock, load every partition (or ``only`` some), recover those that need it.
 
         A partition that cannot be loaded is offline; the others are served all the same. What is
-        ``resumed`` goes on: its lines become no records.
+        ``resumed`` goes on: its lines become no records. What is ``preloaded`` was read before the
+        last owner stopped, and makes this faster.
 
         Raises:
             ValueError: ``only`` without ``read_only``: the other partitions would not be recovered.
@@ -104,12 +112,12 @@ class LogStore(Catalog[PartitionLog]):
         if only is not None and not read_only:
             raise ValueError("only some partitions can be loaded of a store that is read-only")
         (check_whole if read_only else check_may_write)(disk)
-        store = cls(disk, config, host, read_only=read_only)
+        store = cls(disk, config, host, read_only=read_only, preloaded=preloaded)
         store._resumed = resumed
         if not read_only:
             store._lock = disk.lock(names.LOCK_FILE)
         try:
-            store._load(now_ms, progress or (lambda _: None), only)
+            store._load(now_ms, progress or (lambda _: None), only, preloaded)
         except BaseException:
             store.unlock()
             raise
@@ -468,7 +476,13 @@ class LogStore(Catalog[PartitionLog]):
 
     # Inside
 
-    def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
+    def _load(
+        self,
+        now_ms: int,
+        say: Progress,
+        only: Collection[TopicPartition] | None,
+        preloaded: Preloaded | None,
+    ) -> None:
         found = list_partitions(self.disk) if only is None else _present(self.disk, only)
         if not self.read_only:
             self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
@@ -478,11 +492,13 @@ class LogStore(Catalog[PartitionLog]):
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
-        context = replace(self._loading(now_ms, is_clean=is_clean), unflushed=note)
+        context = self._loading(now_ms, is_clean=is_clean)
+        context = replace(context, unflushed=note, preloaded=preloaded)
         self.was_clean = is_clean or not found
         if not self.was_clean:
             say(f"no clean shutdown: recovering {len(found)} partitions")
-        for done, log in enumerate(self._load_logs(context, found), start=1):
+        workers = self.config.num_recovery_threads_per_data_dir
+        for done, log in enumerate(load_all(context, found, workers), start=1):
             topic, number = log.topic_partition
             self._topics.setdefault(topic, {})[number] = log
             if not is_clean:
@@ -493,26 +509,6 @@ class LogStore(Catalog[PartitionLog]):
             having = [tp for tp, found in context.leftovers.items() if found]
             if tidy(self, [self.partition(*tp) for tp in having], now_ms):
                 self._tidy_due_ms = now_ms + LOOK_INTERVAL_MS
-
-    def _load_logs(
-        self, context: LoadContext, found: Iterable[TopicPartition]
-    ) -> Iterator[PartitionLog]:
-        """Load partitions, with threads if there is something to wait for.
-
-        After a clean stop everything is normally in the page cache. Threads would then only take
-        the interpreter from each other.
-        """
-        left, slow = iter(found), 0
-        while context.is_clean and slow < _SLOW_LOADS:
-            topic_partition = next(left, None)
-            if topic_partition is None:
-                return
-            started_s = self._host.clock_s()
-            yield load_or_take_offline(context, topic_partition)
-            slow += self._host.clock_s() - started_s > _SLOW_LOAD_S
-        workers = self.config.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
-            yield from pool.map(lambda tp: load_or_take_offline(context, tp), left)
 
     def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
         """Return what has to be known before partitions with records are loaded."""

@@ -25,7 +25,7 @@ from logfs.errors import (
     UnparsableLineError,
 )
 from logfs.library.stored_partitions import now_ms
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.options import encode_options
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.topics import effective_config, read_properties

@@ -12,7 +12,7 @@ from logfs.arrow.columns import HEADERS
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
 from logfs.library.table_path import parse_path
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.manifest import check_may_write
 from logfs.machine.disks import is_url
 from logfs.spark.options import named

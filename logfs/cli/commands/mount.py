@@ -337,7 +337,8 @@ def serve(
     """
     check(request)
     _check_data(request)
-    supervisor = _load(again or ([*program("logfs"), *sys.argv[1:]], dict(os.environ)))
+    again = again or ([*program("logfs"), *sys.argv[1:]], dict(os.environ))
+    supervisor = _load(request, again)
     log_file = None if log.file is None else os.path.realpath(log.file)
     logs.set_level(log.level)
     if log_file is not None:
@@ -358,19 +359,21 @@ def _check_data(request: MountRequest) -> None:
         )
 
 
-def _load(again: tuple[list[str], dict[str, str]]) -> "Supervisor":
+def _load(request: MountRequest, again: tuple[list[str], dict[str, str]]) -> "Supervisor":
     """Import everything; a successor then waits until its predecessor has stopped."""
     # Modules and the store stay: looking for garbage in them takes a fifth of a start.
     gc.set_threshold(_GC_THRESHOLD)
     from logfs.fs import hooks
 
     hooks.load()
-    import logfs.fs.mount  # noqa: F401 - what the successor needs, before it waits
-    from logfs.fs.handover.successor import Again, take_turn
+    from logfs.fs.handover.successor import Again, is_successor, take_turn
+    from logfs.fs.mount import preload
     from logfs.fs.supervision import Supervisor
 
     supervisor = Supervisor.from_environment(os.environ)
     supervisor.again = Again(*again)
+    if is_successor(os.environ):
+        supervisor.preloaded = preload(request.data, request.options)
     supervisor.predecessor = take_turn(os.environ) or supervisor.predecessor
     return supervisor
 

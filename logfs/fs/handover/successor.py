@@ -1,8 +1,9 @@
 """A successor that starts before its predecessor stops: ``logfs reload``.
 
 The predecessor starts its own command line again, in a new interpreter, so with the code that is
-installed now. The successor imports everything, says that it is warm, and waits. Then the
-predecessor stops, and sends it the two descriptors. A successor that cannot start changes nothing.
+installed now. The successor imports everything, reads the data directory, says that it is warm, and
+waits. Then the predecessor stops, and sends it the two descriptors. A successor that cannot start
+changes nothing.
 
     LOGFS_SUCCESSOR=SOCKET:STDERR    for the successor: a socket to the predecessor, and its stderr
 
@@ -137,10 +138,16 @@ class Successor:
         self._process.returncode = 0  # the service manager waits for it now
 
 
+def is_successor(environment: Mapping[str, str]) -> bool:
+    """Whether this process has a predecessor that still serves."""
+    return _VARIABLE in environment
+
+
 def take_turn(environment: MutableMapping[str, str]) -> Inherited | None:
     """Wait for the predecessor if this process is its successor; return the descriptors.
 
-    Call it when everything is imported that will be needed. None: there is no such predecessor.
+    Call it when everything is imported and read that will be needed. None: there is no such
+    predecessor.
 
     Raises:
         MountError: The predecessor has not stopped for this process.

@@ -26,7 +26,7 @@ from logfs.log.backup.taking import (
     prepare_target,
 )
 from logfs.log.checkpointing import read_checkpoint
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.manifest import UNFINISHED, BackupManifest, check_whole
 from logfs.types import TopicPartition
 

@@ -21,8 +21,9 @@ from logfs.log.backup.live import Ask, DamagedCopyError, back_up_live, backed_up
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleanercheckpoint import read_cleaner_offsets
 from logfs.log.closing import ShutdownNote, last_stop
+from logfs.log.listing import list_partitions
 from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import list_partitions, load_partition
+from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import (
     UNFINISHED,
     WHOLE,

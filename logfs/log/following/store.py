@@ -24,8 +24,9 @@ from logfs.log.following.loading import follow_partition
 from logfs.log.following.partial import PartialLogs
 from logfs.log.following.watched import WatchedLog
 from logfs.log.host import Host
+from logfs.log.listing import list_partitions
 from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import list_partitions, load_partition, offline_partition
+from logfs.log.loading.loader import load_partition, offline_partition
 from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
 from logfs.log.reading.address import PartitionAddress

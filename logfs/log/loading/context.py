@@ -11,6 +11,7 @@ from logfs.log.counters import LogCounters
 from logfs.log.host import Host, cache_mark
 from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
+from logfs.log.loading.preloading import Preloaded, PreloadedPartition
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
 from logfs.log.remote.catalog import TieredPartition
@@ -45,6 +46,7 @@ class LoadContext:
         resumed: What an earlier process has begun and this one goes on with; None: nothing.
         leftovers: Receives the names of unfinished lines and staged files in each directory.
         configs: The configurations that loading has made, by the settings of the topics.
+        preloaded: What was read before the last owner stopped; None: nothing.
     """
 
     disk: Disk
@@ -66,6 +68,11 @@ class LoadContext:
     resumed: Resumption[LineWriter] | None = None
     leftovers: dict[TopicPartition, list[str]] = field(default_factory=dict)
     configs: dict[frozenset[tuple[str, str]], TopicConfig] = field(default_factory=dict)
+    preloaded: Preloaded | None = None
+
+    def take_preloaded(self, directory: str) -> PreloadedPartition:
+        """Return what was read of a partition before; nothing the second time."""
+        return PreloadedPartition() if self.preloaded is None else self.preloaded.take(directory)
 
     def config(self, properties: Mapping[str, str] | None) -> TopicConfig:
         """Return the configuration of a topic; partitions with the same settings share it."""
@@ -83,6 +90,7 @@ class Loader:
     Attributes:
         kinds: The files of each segment, by base offset.
         swapped: Those that still have the suffix ``.swap``.
+        preloaded: What was read of the partition before its last owner stopped.
         segments: The segments loaded so far.
         has_changed: The segment table must be rewritten.
         has_truncated: Records that readers may have seen are gone.
@@ -105,6 +113,7 @@ class Loader:
     losses: LossFile
     kinds: dict[int, set[FileKind]]
     swapped: dict[int, set[FileKind]] = field(default_factory=dict)
+    preloaded: PreloadedPartition = field(default_factory=PreloadedPartition)
     table: SegmentTable | None = None
     segments: list[Segment] = field(default_factory=list)
     has_changed: bool = False
@@ -218,7 +227,10 @@ class Loader:
 
     def known_segment(self, entry: TableEntry) -> Segment:
         """Describe a segment from its entry in the segment table."""
-        return self._in_place(Segment.from_entry(self.context.opened, self.directory, entry))
+        segment = self.preloaded.segment(entry)
+        if segment is None:
+            segment = Segment.from_entry(self.context.opened, self.directory, entry)
+        return self._in_place(segment)
 
     def _in_place(self, segment: Segment) -> Segment:
         if self.swapped:

@@ -6,7 +6,8 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 import contextlib
 import errno
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from logfs.log.epochs import LeaderEpochs
 from logfs.log.lines.writer import adopt_unfinished
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.loading.logend import place_log_end, sync_unflushed
+from logfs.log.loading.preloading import PreloadedPartition
 from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
@@ -47,23 +49,9 @@ logger = logging.getLogger(__name__)
 
 _NO_GENERATION = bytes(16)
 _DISK_FAILURES = DISK_FULL | {errno.EIO}
-
-
-def list_partitions(disk: Disk) -> list[TopicPartition]:
-    """Return the partitions of a data directory, without those of deleted topics.
-
-    A partition whose directory is a symbolic link is included: loading it fails, and that is
-    reported.
-    """
-    found = []
-    contents = disk.contents("")
-    for name in sorted([*contents.directories, *(name for name, _ in contents.irregular)]):
-        parsed = names.parse_partition_directory(name)
-        if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
-            continue
-        if parsed.state is names.DirectoryState.NONE:
-            found.append(TopicPartition(parsed.topic, parsed.partition))
-    return found
+_SLOW_LOAD_S = 0.005
+_SLOW_LOADS = 8
+"""After so many partitions that took longer than that, threads load the others."""
 
 
 def load_partition(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
@@ -94,8 +82,9 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     epoch_entries = _read_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=context.read_only)
     tier = find_tiered(context, directory)
-    kinds, swapped = _list_segments(context, topic_partition)
-    loader = Loader(context, topic_partition, config, losses, kinds, swapped, tier=tier)
+    preloaded = context.take_preloaded(directory)
+    kinds, swapped = _list_segments(context, topic_partition, preloaded)
+    loader = Loader(context, topic_partition, config, losses, kinds, swapped, preloaded, tier=tier)
     loader.scans_all = epoch_entries is None
     loader.is_mirror = mirror is not None
     remove_partial(loader)
@@ -110,7 +99,9 @@ def _load(
     context, disk = loader.context, loader.context.disk
     loader.table = _load_table(loader)
     if rebuild_lost(loader, topic_id):
-        loader.kinds, loader.swapped = _list_segments(context, loader.topic_partition)
+        loader.kinds, loader.swapped = _list_segments(
+            context, loader.topic_partition, PreloadedPartition()
+        )
     take_pending(loader)
     load_segments(loader)
     sync_unflushed(loader)
@@ -172,7 +163,7 @@ def _read_topic_id(context: LoadContext, directory: str) -> UUID | None:
 
 
 def _list_segments(
-    context: LoadContext, topic_partition: TopicPartition
+    context: LoadContext, topic_partition: TopicPartition, preloaded: PreloadedPartition
 ) -> tuple[dict[int, set[FileKind]], dict[int, set[FileKind]]]:
     """List the segment files, and remove the files that Kafka's loader removes.
 
@@ -188,7 +179,7 @@ def _list_segments(
     disk, directory = context.disk, topic_partition.directory
     contents = disk.contents(directory)
     _refuse_irregular(disk, directory, contents.irregular)
-    kinds, others = names.group_segment_files(_without_kept(context, directory, contents.files))
+    kinds, others = preloaded.group(_without_kept(context, directory, contents.files))
     suffixed: list[SegmentFileName] = []
     context.leftovers[topic_partition] = leftovers = []
     for name in others:
@@ -218,15 +209,18 @@ def _list_segments(
     return kinds, swapped
 
 
-def _without_kept(context: LoadContext, directory: str, files: Sequence[str]) -> Collection[str]:
+def _without_kept(context: LoadContext, directory: str, files: Sequence[str]) -> Sequence[str]:
     """Return the files of a directory but those of deleted segments that open files read.
 
     A kill may have left some of these under their own names: they are renamed.
     """
     if context.resumed is None or context.read_only:
         return files
+    deleted = context.resumed.deleted_in(directory)
+    if not deleted:
+        return files
     found = set(files)
-    for entry, copy in context.resumed.deleted_in(directory):
+    for entry, copy in deleted:
         base = entry.base_offset
         if names.format_deleted_file(base, FileKind.LOG, copy) not in found:
             continue
@@ -240,7 +234,7 @@ def _without_kept(context: LoadContext, directory: str, files: Sequence[str]) ->
                 context.disk.rename(f"{directory}/{old}", f"{directory}/{new}")
                 found.discard(old)
             found.discard(new)
-    return found
+    return list(found)
 
 
 def _by_base_offset(files: Iterable[SegmentFileName]) -> dict[int, set[FileKind]]:
@@ -303,7 +297,8 @@ def _load_table(loader: Loader) -> SegmentTable | None:
     """Read the segment table; None if the directory never had one, or it is lost."""
     bases = loader.bases
     try:
-        table = SegmentTable.load(loader.context.disk, loader.directory)
+        known = loader.preloaded.table
+        table = SegmentTable.load(loader.context.disk, loader.directory, known)
         if not bases or _is_usable(table, bases, is_clean=loader.context.is_clean):
             return table
         reason = "has lost entries"
@@ -411,6 +406,26 @@ def _last_modified_ms(disk: Disk, active: Segment) -> int:
         return disk.stat(active.name).mtime_ms
     except FileNotFoundError:
         return disk.stat(active.directory).mtime_ms
+
+
+def load_all(
+    context: LoadContext, found: Iterable[TopicPartition], workers: int
+) -> Iterator[PartitionLog]:
+    """Load partitions, with threads if there is something to wait for.
+
+    After a clean stop everything is normally in the page cache. Threads would then only take the
+    interpreter from each other.
+    """
+    left, slow = iter(found), 0
+    while context.is_clean and slow < _SLOW_LOADS:
+        topic_partition = next(left, None)
+        if topic_partition is None:
+            return
+        started_s = context.host.clock_s()
+        yield load_or_take_offline(context, topic_partition)
+        slow += context.host.clock_s() - started_s > _SLOW_LOAD_S
+    with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
+        yield from pool.map(lambda tp: load_or_take_offline(context, tp), left)
 
 
 def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:

@@ -10,7 +10,7 @@ from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.indexes.index import OFFSET_INDEX, decode_offset_entry, without_zero_tail
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
 from logfs.log.topics import effective_config, read_properties
 from logfs.records._native import header_ok

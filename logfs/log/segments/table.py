@@ -178,25 +178,44 @@ def encode_table(generation: bytes, entries: Iterable[TableEntry]) -> bytes:
     return _HEADER.pack(_MAGIC, VERSION, generation) + b"".join(map(encode_entry, entries))
 
 
-def decode_table(data: bytes) -> tuple[TableState, int, bool]:
-    """Decode a whole table file.
+class DecodedTable(NamedTuple):
+    """A whole table file.
 
-    Returns:
-        The state; where the last valid entry ends; whether some entries are invalid.
+    Attributes:
+        data: The bytes that were decoded: the header and whole entries.
+        state: What they say.
+        end: Where the last valid entry ends.
+        is_damaged: Some entries are invalid.
+    """
+
+    data: bytes
+    state: TableState
+    end: int
+    is_damaged: bool
+
+
+def decode_table(data: bytes, known: DecodedTable | None = None) -> DecodedTable:
+    """Decode a whole table file, without its header.
+
+    Args:
+        data: The bytes of the file.
+        known: An earlier file. If this one begins with its bytes, only the rest is decoded, and the
+            state of ``known`` becomes the new one.
 
     Raises:
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
     """
-    state = TableState()
-    end = _HEADER.size
-    is_damaged = False
-    for position, entry in _decode_entries(data, _HEADER.size):
+    whole = max(len(data) - _HEADER.size, 0) // ENTRY_BYTES * ENTRY_BYTES + _HEADER.size
+    if known is None or not data.startswith(known.data):
+        known = DecodedTable(data[: _HEADER.size], TableState(), _HEADER.size, is_damaged=False)
+    state, end, is_damaged = known.state, known.end, known.is_damaged
+    for position, entry in _decode_entries(data, len(known.data)):
         if entry is None:
             is_damaged = True
         else:
             end = position + ENTRY_BYTES
             state.note(entry)
-    return state, end, is_damaged
+    return DecodedTable(data[:whole], state, end, is_damaged)
 
 
 def decode_entries(data: bytes, position: int) -> list[TableEntry]:
@@ -259,20 +278,23 @@ class SegmentTable:
         self._unsynced: object | None = None
 
     @classmethod
-    def load(cls, disk: Disk, directory: str) -> "SegmentTable":
+    def load(cls, disk: Disk, directory: str, known: DecodedTable | None = None) -> "SegmentTable":
         """Read the table of a partition directory; opens nothing for writing.
+
+        ``known`` is what it was before: see ``decode_table``.
 
         Raises:
             FileNotFoundError: There is none.
             CorruptIndexError: Its header does not decode.
             UnsupportedFormatError: A newer logfs wrote it.
         """
-        return cls.decode(
-            disk, directory, disk.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
-        )
+        data = disk.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
+        return cls.decode(disk, directory, data, known)
 
     @classmethod
-    def decode(cls, disk: Disk, directory: str, data: bytes) -> "SegmentTable":
+    def decode(
+        cls, disk: Disk, directory: str, data: bytes, known: DecodedTable | None = None
+    ) -> "SegmentTable":
         """Make a table of the bytes of its file; see ``load`` for what it raises."""
         name = f"{directory}/{names.SEGMENT_TABLE}"
         if len(data) < _HEADER.size or data[:4] != _MAGIC:
@@ -282,9 +304,9 @@ class SegmentTable:
             raise UnsupportedFormatError(
                 f"{name}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
             )
-        state, end, is_damaged = decode_table(data)
-        table = cls(disk, directory, generation, state)
-        table._end, table.is_damaged = end, is_damaged
+        decoded = decode_table(data, known)
+        table = cls(disk, directory, generation, decoded.state)
+        table._end, table.is_damaged = decoded.end, decoded.is_damaged
         return table
 
     @property

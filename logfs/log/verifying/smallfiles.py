@@ -22,7 +22,7 @@ from logfs.log.checkpoints import (
     read_partition_metadata,
 )
 from logfs.log.closing import last_stop
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.losses import Loss
 from logfs.log.names import DirectoryState, FileKind, FileSuffix
 from logfs.log.producers.snapshots import ENTRY, HEADER, decode_snapshot, snapshot_name

@@ -12,7 +12,7 @@ from logfs.config import TopicConfig
 from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk
 from logfs.log import names
-from logfs.log.loading.loader import list_partitions
+from logfs.log.listing import list_partitions
 from logfs.log.verifying.findings import Finding, Level
 from logfs.log.verifying.partitions import PartitionCheck
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
