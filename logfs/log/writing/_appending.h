@@ -92,6 +92,9 @@ static int line_kept(line_file *line, const uint8_t *data, int64_t n, int64_t be
         line->line_begin = begin;
         line->line_crc = crc;
     }
+    if (n == 0) {
+        return 0; /* an empty line has no room yet */
+    }
     line->line_bytes += n;
     if (line->line_bytes > LINE_KEPT_BYTES) {
         line->kept_bytes = 0;
