@@ -48,8 +48,8 @@ class DiskTransfer(FileTransfer):
         self._to.sync_directory(parent_of(place))
 
     def is_copy(self, name: str, root: str) -> bool:
-        """See ``FileTransfer``; ``root`` is the target."""
-        return root == self.target and self._is_there(name, name)
+        """See ``FileTransfer``."""
+        return self._is_there(name, name, PosixDisk(root))
 
     def begins_alike(self, name: str, root: str, size: int) -> bool:
         """See ``FileTransfer``; ``root`` is the target."""
@@ -64,7 +64,7 @@ class DiskTransfer(FileTransfer):
 
     def reuse(self, name: str, root: str) -> bool:
         """See ``FileTransfer``."""
-        return root == self.target
+        return root == self.target or self._put_link(root, name)
 
     def _copy_bytes(self, source: File, copy: File, length: int) -> None:
         for start in range(0, length, _CHUNK_BYTES):
@@ -75,10 +75,10 @@ class DiskTransfer(FileTransfer):
             copy.pwrite(data, start)
             self._counted(len(data))
 
-    def _is_there(self, name: str, place: str) -> bool:
+    def _is_there(self, name: str, place: str, root: PosixDisk | None = None) -> bool:
         stat = self._disk.stat(name)
         try:
-            found = self._to.stat(place)
+            found = (root or self._to).stat(place)
         except FileNotFoundError:
             return False
         return (found.size, found.mtime_ms) == (stat.size, stat.mtime_ms)

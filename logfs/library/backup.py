@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.client import Daemon
+from logfs.disk.disk_transfer import DiskTransfer
 from logfs.disk.link_or_copy import Count, FileTransfer, give_away
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
-from logfs.errors import BackupError, LockedError, NoDataDirectoryError
+from logfs.errors import BackupError, InvalidConfigError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
 from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_note
 from logfs.log import names
 from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
 from logfs.log.backup.restoring import check_source, restore_all, restore_topics
+from logfs.log.backup.storecopies import StoreSource
 from logfs.log.backup.taking import back_up
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
+from logfs.log.remote.catalog import catalog_of
+from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
@@ -35,11 +39,13 @@ class BackupOptions(NamedTuple):
     Attributes:
         previous: An earlier backup, or a directory of backups, whose newest one is used; None.
         is_copy: Copy files also where they could be linked.
+        with_remote: Copy what only the object store has, too.
     """
 
     topics: Sequence[str] = ()
     previous: str | None = None
     is_copy: bool = False
+    with_remote: bool = False
 
 
 _ALL = BackupOptions()
@@ -62,6 +68,7 @@ def take_backup(
     Raises:
         BackupError, NoSuchTopicError: See ``logfs.log.backup.taking.back_up``.
         LockedError: Another process that is not a daemon writes the directory.
+        InvalidConfigError: The store is to be copied, and the directory has none.
         LogfsError, OSError: The backup failed.
     """
     data, target = os.path.realpath(data), os.path.realpath(destination)
@@ -73,9 +80,10 @@ def take_backup(
         _make(target, like=data)
         transfer = FileTransfer(data, target, may_link=not wanted.is_copy, count=count)
         job = _job(data, target, transfer, (target, *earlier), say)
+        store = _store_of(data, target, count, with_remote=wanted.with_remote)
         try:
             with _asked(data) as daemon:
-                made = back_up(job, data, daemon.ask, wanted.topics)
+                made = back_up(job, data, daemon.ask, wanted.topics, store)
             give_away([target], data)
         except ChangedError as error:
             say(f"{data}: {error}; continuing from there")
@@ -200,6 +208,25 @@ def _asked(data: str) -> _Asked:
             "another command): try again when it has ended"
         )
     return _Asked(daemon)
+
+
+def _store_of(
+    data: str, target: str, count: Count | None, *, with_remote: bool
+) -> StoreSource | None:
+    """Return the object store of a data directory; None if it has none.
+
+    Raises:
+        InvalidConfigError: It has none and needs one, or ``logfs.remote`` does not parse.
+        OSError: The store cannot be used here.
+    """
+    disk = disk_of(data)
+    catalog = catalog_of(disk)
+    if catalog is None:
+        if with_remote:
+            raise InvalidConfigError(f"{data}: it has no object store (there is no logfs.remote)")
+        return None
+    transfer = DiskTransfer(disk, target, count=count) if with_remote else None
+    return StoreSource(catalog.store(), transfer)
 
 
 def _job(

@@ -4,6 +4,10 @@
      "begun_ms": 1700000000000, "ended_ms": 1700000001000,
      "partitions": [{"topic": "orders", "partition": 0, …}], "problems": []}
 
+A backup of a directory with an object store has version 2, and three fields more: ``store``,
+``needs`` with the keys of the objects without which it is not complete, and ``store_warning``, why
+it has no copies of the heads.
+
 It is written first, with the state ``unfinished``, and replaced last. A directory with an
 unfinished one is not opened: a backup was interrupted there (or a restore, its ``kind`` says), and
 doing the same again completes it. A whole backup keeps it, and is opened read-only because of it.
@@ -20,6 +24,7 @@ from logfs.log import names
 from logfs.types import TopicPartition
 
 VERSION = 1
+VERSION_WITH_STORE = 2
 UNFINISHED, WHOLE = "unfinished", "whole"
 
 
@@ -57,6 +62,9 @@ class BackupManifest(NamedTuple):
     ended_ms: int | None = None
     partitions: Sequence[BackedUp] = ()
     problems: Sequence[str] = ()
+    store: str | None = None
+    needs: Sequence[str] = ()
+    store_warning: str | None = None
 
 
 def write_manifest(disk: Disk, manifest: BackupManifest) -> None:
@@ -64,6 +72,11 @@ def write_manifest(disk: Disk, manifest: BackupManifest) -> None:
     fields: dict[str, Any] = {"version": VERSION, **manifest._asdict()}
     fields["partitions"] = [partition._asdict() for partition in manifest.partitions]
     fields["problems"] = list(manifest.problems)
+    fields["needs"] = list(manifest.needs)
+    if manifest.store is None:  # versions that know no stores read it
+        del fields["store"], fields["needs"], fields["store_warning"]
+    else:
+        fields["version"] = VERSION_WITH_STORE
     disk.replace(names.BACKUP, (json.dumps(fields, indent=1) + "\n").encode())
 
 
@@ -77,10 +90,10 @@ def read_manifest(disk: Disk) -> BackupManifest | None:
     try:
         fields = json.loads(disk.read(names.BACKUP))
         version = fields.pop("version")
-        if version != VERSION:
+        if version not in {VERSION, VERSION_WITH_STORE}:
             raise UnsupportedFormatError(
                 f"{names.BACKUP}: version {version}, "
-                f"this logfs reads version {VERSION}: use a newer logfs"
+                f"this logfs reads up to version {VERSION_WITH_STORE}: use a newer logfs"
             )
         fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
         return BackupManifest(**fields)

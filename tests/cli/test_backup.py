@@ -119,6 +119,7 @@ def test_refusals(logfs: Call, data: Path, tmp_path: Path) -> None:
         (["backup", data, tmp_path / "b", "--topic", "nix"], "no topic nix"),
         (["backup", data / "orders", tmp_path / "b"], "single topics with '--topic'"),
         (["backup", data, tmp_path / "b", "--previous", tmp_path / "no"], "an earlier backup"),
+        (["backup", data, tmp_path / "b", "--with-remote"], "it has no object store"),
         (["restore", whole, other], f"{other}: it is not empty: nothing is replaced"),
         (["restore", whole, data], "'--topic' for single topics of the backup"),
         (["restore", whole, data, "--topic", "orders"], "topic orders exists already"),

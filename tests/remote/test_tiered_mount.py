@@ -85,8 +85,9 @@ def append(file: Path, data: bytes) -> None:
 
 def raw_logs(mount: Mount, topic: str) -> list[bytes]:
     """Return the raw .log files of a partition."""
-    directory = mount.point / ".segments" / topic / "0"
-    return [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+    logs = sorted((mount.point / ".segments" / f"{topic}-0").glob("*.log"))
+    assert logs
+    return [path.read_bytes() for path in logs]
 
 
 def remote_of(file: Path) -> dict[str, Any]:

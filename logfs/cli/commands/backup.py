@@ -30,6 +30,12 @@ _TOPICS = click.option(
     help="Link files that are the same in an earlier backup instead of copying them. PATH is a "
     "backup, or a directory of backups, whose newest complete one is used.",
 )
+@click.option(
+    "--with-remote",
+    is_flag=True,
+    help="Copy also the segments that only the object store has. Without it they stay in the "
+    "store, and the backup needs them there.",
+)
 @click.option("--copy", "copies", is_flag=True, help="Copy files also where they could be linked.")
 @click.option(
     "--verify", "must_verify", is_flag=True, help="Check the backup as 'logfs verify' does."
@@ -41,6 +47,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     *,
     topics: Sequence[str],
     previous: str | None,
+    with_remote: bool,
     copies: bool,
     must_verify: bool,
     as_json: bool,
@@ -56,6 +63,10 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     room for the newest segment of each partition alone. Such a backup survives deletion, retention,
     compaction and mistakes, but not the loss of the disk: for that use another disk, or --copy.
     Elsewhere segments are copied; with --previous only new ones.
+
+    A directory with an object store: the manifest logfs.backup lists under "needs" the objects that
+    the backup needs, and each partition has a copy of its head. When retention removes such an
+    object, the backup lacks its records. With --with-remote the backup needs no store.
 
     The backup is durable when the command returns. No command opens an interrupted backup; the same
     command again completes it. Partitions that could not be backed up, or read with --verify, are
@@ -78,7 +89,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
             )
         data = data_directory(place)
     with failures.about(destination), CopyProgress() as progress:
-        wanted = BackupOptions(topics, previous, is_copy=copies)
+        wanted = BackupOptions(topics, previous, copies, with_remote)
         made = take_backup(data, destination, wanted, say=progress.say, count=progress.count)
         problems = [*made.problems, *(_damages(destination, progress) if must_verify else ())]
     if as_json:
@@ -89,7 +100,10 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     else:
         size = tables.format_bytes(sum(row.size_bytes for row in made.partitions))
         copied = tables.format_bytes(progress.copied)
-        click.echo(f"{len(made.partitions)} partitions, {size}; {copied} copied")
+        needs = f"; {len(made.needs)} objects of {made.store} are needed" if made.needs else ""
+        click.echo(f"{len(made.partitions)} partitions, {size}; {copied} copied{needs}")
+    if made.store_warning:
+        failures.warn(f"{destination}: the heads of the store are not in it: {made.store_warning}")
     for problem in problems:
         failures.warn(f"{destination}: {problem}")
     if problems:

@@ -3,6 +3,7 @@
     point       the state of a partition at one moment, from its owner process
     live        back up a partition that a daemon owns, as it was at a point
     copying     copy a partition without an owner process, file by file
+    storecopies what is copied of the object store
     taking      make a whole backup
     restoring   restore a backup
 
@@ -27,7 +28,9 @@ A linked file must never change in place. The files of a partition that a daemon
     partition.metadata,
     leader-epoch-checkpoint
     logfs.tiered                      copied: what it names stays in the object store, which a
-                                      copy of the directory needs
+                                      copy of the directory needs. The manifest has its objects.
+                                      Or the segments are copied from the store, as local files
+    logfs.head                        made: a copy of the head of the partition in the store
     others                            copied: staged records, and files of other programs
     *.deleted, *.cleaned, *.swap,     not taken
     *.tmp

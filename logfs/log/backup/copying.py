@@ -14,6 +14,7 @@ from logfs.log import names
 from logfs.log.host import Host
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
+from logfs.log.remote.directory import tiered_sizes
 from logfs.types import TopicPartition
 
 
@@ -72,12 +73,30 @@ class Job:
         )
 
     def clear(self, directory: str, kept: set[str]) -> None:
-        """Remove the files of an interrupted attempt from a directory of the target."""
-        for name, is_directory in self.target.list(directory):
-            if name in kept:
+        """Remove the files of an interrupted attempt from a directory of the target.
+
+        Whole segments that the object store has as well stay: they never change.
+        """
+        listed = self.target.list(directory)
+        tiered = self._tiered(directory)
+        for name, is_directory in listed:
+            file = names.parse_segment_file(name)
+            if name in kept or (file is not None and file.base_offset in tiered):
                 continue
             path = f"{directory}/{name}"
             (self.target.remove_tree if is_directory else self.target.remove)(path)
+
+    def _tiered(self, directory: str) -> set[int]:
+        """Return the base offsets of tiered segments of which the target has the whole ``.log``."""
+        found = set()
+        for base_offset, size in tiered_sizes(self.target, directory).items():
+            try:
+                log = f"{directory}/{format_segment_file(base_offset, FileKind.LOG)}"
+                if self.target.stat(log).size == size:
+                    found.add(base_offset)
+            except FileNotFoundError:
+                continue
+        return found
 
     def make_directory(self, directory: str) -> None:
         """Make a directory in the target, unless it exists."""

@@ -22,7 +22,7 @@ from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import BackedUp
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.directory import tiered_bases, without_store
+from logfs.log.remote.directory import tiered_sizes, without_store
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, OpenSegments
 from logfs.log.segments.table import (
     SegmentState,
@@ -133,7 +133,7 @@ def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Parti
     logs = {base for base, found in files.items() if any(f.kind is FileKind.LOG for f in found)}
     wanted = {base for base in table.entries if base <= point.base_offset}
     active = format_segment_file(point.base_offset, FileKind.LOG)
-    tiered = tiered_bases(job.source, directory)
+    tiered = tiered_sizes(job.source, directory).keys()
     is_whole = wanted - tiered <= logs <= wanted or bool(table.state.pending)
     if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
         raise ChangedError("not all segments of the table are there")

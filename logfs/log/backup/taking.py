@@ -18,6 +18,7 @@ from logfs.errors import (
 from logfs.log import checkpoints, names
 from logfs.log.backup.copying import ChangedError, Job, copy_stopped
 from logfs.log.backup.live import Ask, DamagedCopyError, back_up_live, backed_up
+from logfs.log.backup.storecopies import StoreSource
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleanercheckpoint import read_cleaner_offsets
 from logfs.log.closing import ShutdownNote, last_stop
@@ -70,12 +71,14 @@ def back_up(
     source: str,
     ask: Ask | None,
     topics: Collection[str] = (),
+    store: StoreSource | None = None,
 ) -> BackupManifest:
     """Make a backup, or complete an interrupted one; durable on return.
 
     Args:
         job: Source and target; the target is empty or contains that interrupted backup.
         ask: Asks the daemon that owns the source; None: no process owns it.
+        store: Its object store, if it has one.
 
     Returns:
         The manifest; ``problems`` lists partitions that are missing or damaged.
@@ -104,10 +107,19 @@ def back_up(
                 job.remove_partition(topic_partition)  # incomplete, but it would load
             continue
         done.append(row)
+        if store is not None:
+            try:
+                store.take(job, row)
+            except BackupError as error:
+                problems.append(f"{topic_partition}: {error}")
     if ask is None and _read_root(job).is_clean != root.is_clean:
         raise ChangedError("a daemon has started")
     _write_root(job, root, done, is_running=ask is not None)
     manifest = BackupManifest(WHOLE, KIND, source, job.now_ms, job.now(), done, problems)
+    if store is not None:
+        manifest = manifest._replace(
+            store=store.url, needs=store.needs, store_warning=store.warning
+        )
     job.target.sync_directory("")
     write_manifest(job.target, manifest)
     return manifest

@@ -124,14 +124,14 @@ def without_store(local: Disk) -> OverlayDisk:
     return OverlayDisk(local, DirectoryCatalog(local, objects, ""), open_part)
 
 
-def tiered_bases(local: Disk, directory: str) -> set[int]:
-    """Return the base offsets of the tiered segments of a partition directory.
+def tiered_sizes(local: Disk, directory: str) -> dict[int, int]:
+    """Return the bytes of each tiered ``.log`` of a partition directory, by base offset.
 
     Raises:
         CorruptIndexError, UnsupportedFormatError, OSError: See ``TieredRows.load``.
     """
     rows = TieredRows.load(local, directory)
-    return set() if rows is None else set(rows.entries)
+    return {} if rows is None else {base: row.size_bytes for base, row in rows.entries.items()}
 
 
 class _Opened:

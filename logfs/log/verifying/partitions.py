@@ -16,7 +16,7 @@ from logfs.log.names import (
     FileSuffix,
     format_segment_file,
 )
-from logfs.log.remote.directory import tiered_bases
+from logfs.log.remote.directory import tiered_sizes
 from logfs.log.segments.table import SegmentState
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
@@ -199,7 +199,7 @@ class PartitionCheck:
     def _tiered(self) -> tuple[set[int], list[Finding]]:
         """Return the base offsets of the segments that the object store has; and findings."""
         try:
-            return tiered_bases(self._disk, self._directory), []
+            return set(tiered_sizes(self._disk, self._directory)), []
         except LogfsError as error:
             remedy = "the next start rebuilds it from the object store"
             file = f"{self._directory}/{TIERED}"
