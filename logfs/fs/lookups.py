@@ -1,10 +1,10 @@
-"""From names to nodes: waiting for what a look-up waits for, and for nothing else.
+"""From names to nodes, without waiting for an object store or for positions.
 
 The kernel holds the lock of a directory while it looks a name up in it or lists it. An open that
-may create a file (``>>``) needs that lock too. So a look-up must not wait for an object store, or
-appends to other names would wait with it. A name that needs the store is found at once, as a
-``PendingNode``. The first request that needs the file itself (GETATTR, OPEN) resolves it; the
-kernel holds no directory meanwhile.
+may create a file (``>>``) needs that lock too. So a look-up must not wait for an object store, nor
+until the positions of a broker's log are known, or other programs would wait with it. A name that
+needs them is found at once, as a ``PendingNode``. The first request that needs the file itself
+(GETATTR, OPEN) resolves it; the kernel holds no directory meanwhile.
 
 A resolved node keeps the number that the kernel knows. Programs see the inode number of the
 canonical node with the same bytes, see ``InodeTable.shown_number``. So ``cp`` and ``tail -F``,
@@ -51,7 +51,6 @@ class Lookups:
         """Find a name in a directory.
 
         Raises:
-            NotIndexedYetError: That needs positions that are not known yet.
             LogfsError, OSError: See ``Tree.find``.
         """
         found = self._tree.find(parent, name)
@@ -61,21 +60,6 @@ class Lookups:
         if not isinstance(found, Node):
             found = await self._ask(parent, name, found)
         return self._inodes.canonical(found)
-
-    async def find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
-        """Find a name; if that needs positions that are not known yet, wait for them.
-
-        Args:
-            parent: The directory.
-            name: The name in it.
-            pid: The thread that waits in the kernel.
-        """
-        while True:
-            try:
-                return await self.find(parent, name)
-            except NotIndexedYetError as error:
-                log = error.log
-            await self._index_wait.for_log(log, pid)
 
     async def resolved(self, number: int, pid: int) -> Node:
         """Return the node with a number; if it is pending, wait until it is resolved.
@@ -109,7 +93,7 @@ class Lookups:
         partition, now_ms = question.partition, self._now_ms()
         try:
             return await partition.executor.query_locally(question.ask, *question.args)
-        except WouldWaitError:
+        except (WouldWaitError, NotIndexedYetError):
             return PendingNode(
                 partition,
                 self._tree.ownership,

@@ -342,7 +342,7 @@ class FixedNode(FileNode):
 
 
 class PendingNode(FileNode):
-    """A name that cannot be resolved without waiting for an object store; see ``lookups``.
+    """A name that cannot be resolved without waiting; see ``lookups``.
 
     It is another inode at each look-up, until it is resolved. Until then its size is 0.
 

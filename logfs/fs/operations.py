@@ -180,7 +180,7 @@ class Operations(pyfuse3.Operations):
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
         parent = self.inodes.node(parent_inode)
-        node = await self.lookups.find_waiting(parent, name, ctx.pid)
+        node = await self.lookups.find(parent, name)
         entry = await self._entry(node)
         self.inodes.count(node)
         return entry

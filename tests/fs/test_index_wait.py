@@ -75,6 +75,27 @@ async def test_open_waits_until_positions_are_known_and_stat_does_not(
     assert await large.size_of("0") == large.size
 
 
+async def test_a_lookup_does_not_wait_for_positions_and_stat_does(
+    autojump_clock: MockClock,
+) -> None:
+    large = Large()
+    names = ["0@byte=100..byte=1100", "0@earliest..latest"]
+    found = [await large.find(name) for name in names]
+    assert large.follower.log.indexing is not None
+    sizes = []
+
+    async def look_at(inode: int) -> None:
+        sizes.append((await large.operations.getattr(inode, context(0))).st_size)
+
+    async with trio.open_nursery() as nursery:
+        for inode in found:
+            nursery.start_soon(look_at, inode)
+        await trio.sleep(5)
+        assert not sizes
+        large.follower.look()
+    assert sorted(sizes) == [1000, large.size]
+
+
 @pytest.fixture
 def stopped() -> Iterator["subprocess.Popen[bytes]"]:
     """A process to which no signal is delivered, because it is stopped."""
