@@ -91,6 +91,7 @@ class Tiering:
         self._due_s: dict[TopicPartition, float] = {}
         self._busy: set[TopicPartition] = set()
         self._told: dict[TopicPartition, str] = {}
+        self._warned: set[TopicPartition] = set()
         self._stopping = threading.Event()
 
     async def run(self) -> None:
@@ -143,6 +144,7 @@ class Tiering:
             del self._due_s[key]
             self._partitions.pop(key, None)
             self._told.pop(key, None)
+            self._warned.discard(key)
         return found
 
     async def _look(
@@ -180,6 +182,12 @@ class Tiering:
         except (LogfsError, OSError) as error:
             self._fail(key, None, error)
             return
+        try:
+            self._work_on(key, found, limit)
+        finally:
+            self._warn_of_retention(key, found)
+
+    def _work_on(self, key: TopicPartition, found: _Partition, limit: RateLimit) -> None:
         status = found.tiering.status
         if found.tiering.problem is not None or not found.tiering.has_work:
             return
@@ -194,6 +202,20 @@ class Tiering:
         status.error, status.failures = None, 0
         if self._told.pop(key, None) is not None:
             logger.info("%s: the object store takes segments again", key)
+
+    def _warn_of_retention(self, key: TopicPartition, found: _Partition) -> None:
+        """Log once that retention deletes segments soon that the store does not have."""
+        near = found.tiering.look_at_retention(self._clock.now_ms())
+        if near is None:
+            self._warned.discard(key)
+        elif key not in self._warned:
+            self._warned.add(key)
+            logger.warning(
+                "%s: the segment at offset %d is not in the object store, and has reached %d %% of "
+                "%s: retention deletes it then. Mend the store, or raise the limit",
+                key, near.base_offset, near.share * 100, near.setting,
+                extra={"fields": {"event": "near-deletion", "segments": near.segments}},
+            )  # fmt: skip
 
     def _fail(self, key: TopicPartition, found: _Partition | None, error: Exception) -> None:
         """Note a failure, and when to try again; log it if it is another one than before."""

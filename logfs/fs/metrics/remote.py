@@ -60,6 +60,13 @@ _ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float]], ...] = (
         lambda t: t.stopped,
     ),
     (
+        "logfs_remote_copy_near_deletion_segments",
+        "gauge",
+        "Sealed segments that are not in the store, and have reached 80 % of retention.ms or "
+        "retention.bytes.",
+        lambda t: t.near_deletion,
+    ),
+    (
         "logfs_remote_copy_bytes_total",
         "counter",
         f"Bytes of segments that were copied. {_KAFKA}RemoteCopyBytesPerSec",

@@ -108,6 +108,11 @@ def remove_partial(loader: Loader) -> None:
 
 
 def _misses_segments(loader: Loader) -> bool:
-    """Whether the segment table is lost, or has segments that are not there."""
+    """Whether the segment table is lost, or has segments that are not there.
+
+    Without a table and without segments the partition is new.
+    """
     bases = set(loader.bases)
-    return loader.table is None or any(base not in bases for base in loader.table.entries)
+    if loader.table is None:
+        return bool(bases)
+    return any(base not in bases for base in loader.table.entries)

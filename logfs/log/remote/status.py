@@ -25,6 +25,7 @@ class RemoteStatus:
         deletions, delete_errors: Objects that were deleted, failures.
         waiting: Objects that are still to be deleted.
         dropped_segments: Segments whose local files went.
+        near_deletion: Segments that are not copied, and that retention deletes soon.
     """
 
     url: str = ""
@@ -39,6 +40,7 @@ class RemoteStatus:
     delete_errors: int = 0
     waiting: int = 0
     dropped_segments: int = 0
+    near_deletion: int = 0
 
 
 class CopyLag(NamedTuple):
@@ -110,6 +112,7 @@ class RemoteTotals:
     copied_bytes: int = 0
     copy_errors: int = 0
     deletions: int = 0
+    near_deletion: int = 0
 
     def add(self, status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None) -> None:
         """Add a partition."""
@@ -125,6 +128,7 @@ class RemoteTotals:
         self.copied_bytes += status.copied_bytes
         self.copy_errors += status.copy_errors
         self.deletions += status.deletions
+        self.near_deletion += status.near_deletion
 
 
 def remote_as_json(
@@ -140,6 +144,7 @@ def remote_as_json(
         "remote_only_segments": size.only_segments,
         "remote_only_bytes": size.only_bytes,
         "lag": {"segments": lag.segments, "bytes": lag.size_bytes, "oldest": lag.latest_ms},
+        "near_deletion": status.near_deletion,
         "waiting_deletions": status.waiting,
         "stopped": status.is_stopped,
         "error": status.error,

@@ -4,6 +4,7 @@
     copying    a sealed segment becomes a tiered one
     dropping   its local files go (``local.retention.*``)
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
+    uncopied   what retention deletes before it is copied
     orphans    objects that no head names
     owning     all of this for one partition, by the process that writes it
     topics     the objects of deleted topics

@@ -43,6 +43,7 @@ from logfs.log.tiering.removing import (
     delete_doomed,
     doom_dropped,
 )
+from logfs.log.tiering.uncopied import NearDeletion, near_deletion
 from logfs.log.topics import read_properties
 
 logger = logging.getLogger(__name__)
@@ -89,6 +90,13 @@ class PartitionTiering:
         if log.tier is not None:
             return True
         return log.config.remote_storage_enable and copy_lag(log.snapshot, None).segments > 0
+
+    def look_at_retention(self, now_ms: int) -> NearDeletion | None:
+        """Note in the status, and return, what retention deletes before it is copied."""
+        is_copied = self.log.config.remote_storage_enable
+        found = near_deletion(self.log, now_ms) if is_copied else None
+        self.status.near_deletion = 0 if found is None else found.segments
+        return found
 
     def work(self, throttle: Throttle, now_ms: int) -> None:
         """Do what is due: copy, drop and remove.
