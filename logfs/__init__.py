@@ -44,6 +44,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from logfs.errors import LogfsError
+    from logfs.library.consumer import Consumer, ConsumerRecord
     from logfs.library.partition import Partition
     from logfs.library.producer import Producer
     from logfs.library.records import NewRecord
@@ -59,6 +60,8 @@ _WHERE = {
     "open": ("logfs.library.store", "open_partition"),
     "open_store": ("logfs.library.store", "open_store"),
     "Partition": ("logfs.library.partition", "Partition"),
+    "Consumer": ("logfs.library.consumer", "Consumer"),
+    "ConsumerRecord": ("logfs.library.consumer", "ConsumerRecord"),
     "scan": ("logfs.library.scan", "scan"),
     "Scan": ("logfs.library.scan", "Scan"),
     "Store": ("logfs.library.store", "Store"),
@@ -71,6 +74,8 @@ _WHERE = {
 """The names for programs, and where they are: each is imported when it is used."""
 
 __all__ = [
+    "Consumer",
+    "ConsumerRecord",
     "IsolationLevel",
     "LogfsError",
     "NewRecord",

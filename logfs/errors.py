@@ -144,6 +144,10 @@ class IllegalTopicNameError(LogfsError):
     """A topic name Kafka would refuse, or one that logfs keeps for itself."""
 
 
+class NoSuchGroupError(LogfsError):
+    """There is no consumer group of that name."""
+
+
 class NoSuchTopicError(LogfsError):
     """The topic does not exist."""
 

@@ -103,6 +103,7 @@ LOG_FLOORS = (
     {"lines"},
     {"checkpointing", "meta", "holds"},
     {"loading"},
+    {"groups"},
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
     {"packing"},

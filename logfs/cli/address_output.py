@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, tzinfo
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,6 +24,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
+from logfs.library.groups import Groups
 from logfs.library.places import Place, served_at
 from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
@@ -253,6 +255,9 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
         raise _no_directory(topic, name)
     address = parse_partition_name(name, zone)
     log = _load(place.root, TopicPartition(topic, address.partition))
+    if address.uses_groups:
+        with Groups(place) as groups:
+            address = address.without_groups(partial(groups.position_in, log))
     if address.view is Suffix.META and not address.has_selector:
         out.write(format_meta(partition_meta(log, level)))
         return None

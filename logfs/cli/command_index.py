@@ -18,6 +18,7 @@ COMMANDS = {
     "umount": Entry("mount", "Unmount what logfs has mounted at MOUNTPOINT."),
     "reload": Entry("reload", "Give the mount at MOUNTPOINT to a new daemon, with new code."),
     "topic": Entry("topic", "Create, list, describe, alter, delete and restore topics."),
+    "group": Entry("group", "List, describe, reset and delete consumer groups."),
     "append": Entry("append", "Append the lines of FILEs, or of stdin, as records."),
     "cat": Entry("cat", "Print the records that each PATH names, one PATH after the other."),
     "tail": Entry("tail", "Print the last records of partitions, and with -f also new ones."),

@@ -19,6 +19,7 @@ from typing import BinaryIO, NamedTuple, Self
 from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, view_of_suffix
 from logfs.cli.record_query import RecordQuery
+from logfs.cli.tail_groups import TailGroup
 from logfs.disk.watching import Watch
 from logfs.errors import (
     BadSelectorError,
@@ -30,6 +31,7 @@ from logfs.errors import (
 from logfs.library.cursor import LOOK_S, Cursor
 from logfs.library.directory import chosen, partitions_of, split_address
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
+from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
@@ -53,13 +55,21 @@ _RENDERED_RECORDS = 4096
 
 
 class Printed(NamedTuple):
-    """A record, rendered, and the time by which it is merged."""
+    """A record, or several of one partition, rendered.
+
+    Attributes:
+        time_ms: The time by which it is merged.
+        followed: The partition that it is from.
+        stop: The offset after it.
+    """
 
     time_ms: int
     text: bytes
+    followed: "Followed"
+    stop: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Followed:
     """One partition.
 
@@ -67,6 +77,9 @@ class Followed:
         cursor: Everything before it was printed.
         end: Where what was there at the start ends.
         query: Which records are printed, and how.
+        root: The root of its PATH.
+        written: The offset after the last record that was written.
+        printed: The same, of those that have reached the reader of the output.
     """
 
     name: TopicPartition
@@ -74,6 +87,9 @@ class Followed:
     end: int
     view: View
     query: RecordQuery
+    root: str
+    written: int
+    printed: int
     highest_ms: int = -1
 
     def render(
@@ -95,11 +111,11 @@ class Followed:
             if has_prefix:
                 lines = self._prefixed(lines)
             if is_alone:
-                yield Printed(0, b"".join(lines))
+                yield Printed(0, b"".join(lines), self, some[-1].offset + 1)
                 continue
             for record, line in zip(some, lines, strict=True):
                 self.highest_ms = max(self.highest_ms, record.timestamp)
-                yield Printed(self.highest_ms, line)
+                yield Printed(self.highest_ms, line, self, record.offset + 1)
 
     def _prefixed(self, lines: list[bytes]) -> list[bytes]:
         topic, number = self.name
@@ -160,10 +176,11 @@ class TailPrinter(Closeable):
         view: How, where a PATH does not say so.
         level: What is shown; None: as the mount shows it, else everything.
         query: Which records are printed, from when to when, and how.
+        group: Its positions are where to begin, and are committed; None: no group.
         has_prefix: Say where a record is from; None: if there is more than one partition.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the command
         self,
         out: BinaryIO,
         report: Callable[[failures.AboutError], None],
@@ -171,6 +188,7 @@ class TailPrinter(Closeable):
         level: IsolationLevel | None,
         query: RecordQuery,
         *,
+        group: str | None = None,
         has_prefix: bool | None,
     ) -> None:
         self._out = out
@@ -187,6 +205,8 @@ class TailPrinter(Closeable):
         self._known: set[tuple[FollowedDirectory, TopicPartition]] = set()
         self._has_more = False
         self._opened = ExitStack()
+        self._group = None if group is None else self._opened.enter_context(TailGroup(group))
+        self._all: list[Followed] = []
         self._watch = self._opened.enter_context(Watch())
 
     def add(self, path: str, *, takes_addresses: bool = False) -> None:
@@ -206,6 +226,8 @@ class TailPrinter(Closeable):
         if root is None:
             root = self._roots[place.root] = _Root.look(place)
         found = self._select(path, root, place.address, since, takes_addresses=takes_addresses)
+        if self._group is not None:
+            self._group.add(root.place)
         found.stop = until
         if takes_addresses:
             self._address(found, place.address, zone)
@@ -225,7 +247,8 @@ class TailPrinter(Closeable):
         streams = [self._present(followed, has_prefix=has_prefix) for followed in self._followed]
         merged = heapq.merge(*streams, key=_time) if len(streams) > 1 else chain(*streams)
         self._write(merged)
-        self._out.flush()
+        self._flush(self._followed)
+        self._commit()
 
     def print_coming(self) -> None:
         """Print new records until no partition is left, or the reader of the output ends."""
@@ -238,14 +261,20 @@ class TailPrinter(Closeable):
             if found:
                 found.sort(key=_time)
                 self._write(found)
-                self._out.flush()
+                self._flush(self._followed)
             if found or self._has_more:
+                self._commit(only_if_due=True)
                 continue
+            self._commit()
             is_settling = any(followed.cursor.is_settling for followed in self._followed)
             self._watch.wait(SETTLING_S if is_settling else LOOK_S)
 
+    def commit(self) -> None:
+        """Commit the positions of the group after what has reached the reader of the output."""
+        self._commit()
+
     def close(self) -> None:
-        """Close what was opened."""
+        """Close what was opened; nothing is committed."""
         self._opened.close()
 
     @property
@@ -293,7 +322,11 @@ class TailPrinter(Closeable):
         topics = {selection.topic for selection in selections if selection.topic is not None}
         is_all = any(selection.topic is None for selection in selections)
         disk = reading_disk(root.place, None if is_all else topics)
-        source = FollowedDirectory(disk, _wanted(selections))
+        if self._group is None:
+            groups = self._opened.enter_context(Groups(root.place))
+        else:
+            groups = self._group.groups_at(root.place)
+        source = FollowedDirectory(disk, _wanted(selections), positions=groups.position_in)
         self._opened.callback(source.close)
         self._watch.add([source.data])
         self._sources.append((source, selections))
@@ -329,6 +362,9 @@ class TailPrinter(Closeable):
         self._watch.add([source.watched(name)])
         self._known.add((source, name))
         _, end = source.locate(log, Latest(), level)
+        if self._group is not None:
+            committed = self._group.position_in(selection.root.place, log)
+            point = point or Earliest() if committed is None else AtOffset(committed)
         if selection.stop is not None:
             end = min(end, source.locate(log, selection.stop, level)[1])
         if point is None:
@@ -337,7 +373,18 @@ class TailPrinter(Closeable):
             failures.warn(f"{name}: {note}")
         log, offset = source.locate(log, point, level)
         cursor = self._cursor(source, log, offset, level)
-        self._followed.append(Followed(name, cursor, end, selection.view, self._query))
+        followed = Followed(
+            name,
+            cursor,
+            end,
+            selection.view,
+            self._query,
+            selection.root.place.root,
+            offset,
+            offset,
+        )
+        self._followed.append(followed)
+        self._all.append(followed)
 
     def _cursor(
         self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
@@ -407,8 +454,26 @@ class TailPrinter(Closeable):
             self._report(failures.AboutError(str(followed.name), error))
 
     def _write(self, printed: Iterable[Printed]) -> None:
-        for _, text in printed:
+        for _, text, followed, stop in printed:
             self._out.write(text)
+            followed.written = stop
+            if self._group is not None and self._group.is_due:
+                self._flush()
+                self._commit()
+
+    def _flush(self, read: Sequence[Followed] = ()) -> None:
+        """Flush the output; all present records of the partitions ``read`` were written."""
+        self._out.flush()
+        for followed in self._all:
+            followed.printed = followed.written
+        for followed in read:
+            followed.printed = followed.written = max(followed.written, followed.cursor.offset)
+
+    def _commit(self, *, only_if_due: bool = False) -> None:
+        if self._group is None or (only_if_due and not self._group.is_due):
+            return
+        with failures.about(f"group {self._group.name}"):
+            self._group.commit({(one.root, one.name): one.printed for one in self._all})
 
     def _is_read(self) -> bool:
         """Return whether the output has a reader; a pipe without one has an error."""

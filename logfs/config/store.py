@@ -94,6 +94,12 @@ class StoreConfig(Settings):
     producer_id_expiration_check_interval_ms: int = setting(
         int_kind(1), 600_000, "time from one look for producer ids to forget to the next"
     )
+    offsets_retention_minutes: int = setting(
+        int_kind(1), 10_080, "time after which the position of a consumer group expires"
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        long_kind(1), 600_000, "time from one look for expired positions to the next"
+    )
 
     logfs_decompressed_max_bytes: int = setting(
         int_kind(1 << 20),

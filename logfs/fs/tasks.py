@@ -7,6 +7,7 @@
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
                   what is known of producers that have been idle for producer.id.expiration.ms
     retention     every log.retention.check.interval.ms; see ``retention``
+    expiry        positions of consumer groups: every offsets.retention.check.interval.ms
     compaction    as soon as a log is due; see ``compaction``
     packing       as soon as a segment is due; see ``packing``
     tiering       every remote.log.manager.task.interval.ms; see ``tiering``
@@ -18,6 +19,7 @@ own partitions.
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import trio
 
@@ -32,6 +34,8 @@ from logfs.fs.retention import Retention
 from logfs.fs.tiering import Tiering
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
+from logfs.log.groups import removal
+from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
@@ -104,6 +108,8 @@ class BackgroundTasks:
             nursery.start_soon(self._flush_what_is_due, nursery)
             nursery.start_soon(self._every, checkpoint_s, self._store.writable.checkpoint)
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
+            expiry_s = self._store.config.offsets_retention_check_interval_ms / 1000
+            nursery.start_soon(self._every, expiry_s, self._expire_positions)
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.compaction.run)
             nursery.start_soon(self._packing.run)
@@ -169,6 +175,16 @@ class BackgroundTasks:
         else:
             return True
         return False
+
+    def _expire_positions(self) -> None:
+        store = self._store.writable
+        retention_ms = store.config.offsets_retention_minutes * 60_000
+        log_of = partial(store.partition, OFFSETS_TOPIC)
+        for found in removal.expire(store.groups, log_of, retention_ms, self._clock.now_ms()):
+            logger.info(
+                "group %s: %d positions have expired, after offsets.retention.minutes without a "
+                "commit", found.group, len(found.removed),
+            )  # fmt: skip
 
     def _remove_what_is_due(self) -> None:
         store, now_ms = self._store.writable, self._clock.now_ms()

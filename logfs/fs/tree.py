@@ -38,6 +38,7 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log import names
 from logfs.log.following.store import AnyStore
+from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtByte,
@@ -315,7 +316,8 @@ class Tree:
         snapshot, is_whole = log.snapshot, log.indexing is None
         node = self._answer(partition, address, now_ms)
         waits_for_clock = isinstance(node, RangeNode) and node.waits_for_clock
-        if is_whole and not address.uses_clock and not waits_for_clock:
+        depends = address.uses_clock or address.uses_groups or waits_for_clock
+        if is_whole and not depends:
             # Kept under the earlier state: if the log has changed meanwhile, it is not used again.
             self.lookup_cache.put(partition.identity, name, snapshot, now_ms, node)
         return node
@@ -324,6 +326,8 @@ class Tree:
         self, partition: MountedPartition, address: PartitionAddress, now_ms: int
     ) -> FileNode:
         log: ReadableLog = partition.log
+        if address.uses_groups:
+            address = self._without_groups(log, address)
         if log.indexing is not None:
             log, address = self._part(log, address, now_ms)
         resolved = resolve(log, address, now_ms, self._level)
@@ -331,6 +335,16 @@ class Tree:
             kind = FollowNode if address.view is Suffix.FOLLOW else RangeNode
             return kind(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
+
+    def _without_groups(self, log: ReadableLog, address: PartitionAddress) -> PartitionAddress:
+        """Look up what groups have committed; raise NotIndexedYetError until that can be read."""
+        if OFFSETS_TOPIC in self._store.topics():
+            for number in self._store.partitions(OFFSETS_TOPIC):
+                offsets = self._store.partition(OFFSETS_TOPIC, number)
+                if offsets.indexing is not None:
+                    raise NotIndexedYetError(offsets)
+        groups = self._store.groups
+        return address.without_groups(lambda group: groups.position_in(log, group))
 
     def _part(
         self, log: ReadableLog, address: PartitionAddress, now_ms: int

@@ -6,6 +6,7 @@
     partition           one partition: append, read, follow
     producer            producers: exactly once, transactions
     records, points     records and points in a log as a program gives them
+    groups              what consumer groups have committed; consumer: reads from there on
     cursor              iterators over records
     scan                many partitions as Arrow record batches
     selection           which topics and partitions are read                                 pure

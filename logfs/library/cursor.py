@@ -49,6 +49,10 @@ class Cursor:
         """The offset of the next record to read."""
         return self._reader.offset
 
+    def at(self, offset: int) -> "Cursor":
+        """Return another cursor over the log, at another offset, that returns all records."""
+        return Cursor(self.source, self._log, offset, self._level)
+
     def read(self, stop: int | None = None) -> list[Record]:
         """Return the next records, none at ``stop`` or at the end; raise CorruptRecordError."""
         while True:

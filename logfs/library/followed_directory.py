@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from operator import attrgetter
+from typing import TypeAlias
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import RootedDisk
@@ -18,10 +19,19 @@ from logfs.library.points import offset_of, reached
 from logfs.log.following.followed import AnyLog
 from logfs.log.following.store import FollowedStore
 from logfs.log.following.watched import STEP_BYTES
-from logfs.log.reading.address import AtByte, Earliest, PartitionAddress, Point
+from logfs.log.reading.address import (
+    AtByte,
+    Earliest,
+    PartitionAddress,
+    Point,
+    point_alone,
+    point_in_log,
+)
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel, TopicPartition
+
+Positions: TypeAlias = Callable[[ReadableLog, str], int | None]
 
 SETTLING_S = 0.05
 """The time between two looks that must agree."""
@@ -34,6 +44,8 @@ class FollowedDirectory:
         disk: The data directory; see ``mounted_disk.reading_disk``.
         only: Selects partitions; None: all.
         step_bytes: How much of a log without positions one look reads.
+        positions: Returns what a consumer group has committed for a log; None: points of groups
+            are refused.
     """
 
     def __init__(
@@ -42,7 +54,9 @@ class FollowedDirectory:
         only: Callable[[TopicPartition], bool] | None = None,
         *,
         step_bytes: int = STEP_BYTES,
+        positions: Positions | None = None,
     ) -> None:
+        self._positions = positions
         self.data = disk.root
         self.disk = disk
         self._step_bytes = step_bytes
@@ -137,6 +151,7 @@ class FollowedDirectory:
             CorruptRecordError: A corrupt batch precedes the point.
         """
         now_ms = self._now_ms()
+        point = self._in_log(log, point)
         if log.indexing is not None:
             if isinstance(point, AtByte) or level is IsolationLevel.READ_COMMITTED:
                 while self.look(log):
@@ -147,6 +162,7 @@ class FollowedDirectory:
 
     def end_before(self, log: ReadableLog, point: Point, level: IsolationLevel) -> int | None:
         """Return the offset at which to end before a point; None while no record has reached it."""
+        point = self._in_log(log, point)
         return reached(log.snapshot, point, self._now_ms(), level)
 
     def has_changed(self, log: ReadableLog) -> bool:
@@ -163,6 +179,12 @@ class FollowedDirectory:
             log.snapshot.segments != before.segments
             or log.snapshot.truncations != before.truncations
         )
+
+    def _in_log(self, log: ReadableLog, point: Point) -> Point:
+        positions = self._positions
+        if positions is None:
+            return point_alone(point)
+        return point_in_log(point, lambda group: positions(log, group))
 
     def _locate_part(
         self, log: ReadableLog, point: Point, level: IsolationLevel, now_ms: int

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, tzinfo
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from logfs.disk.watching import Watch
 from logfs.library.cursor import Cursor, follow_batches, read_batches
 from logfs.library.followed_directory import FollowedDirectory
+from logfs.library.groups import Groups
 from logfs.library.points import Point, point_of
 from logfs.library.producer import Producer
 from logfs.library.records import Appendable, Headers, NewRecord, check_range, chunks, to_record
@@ -28,6 +29,21 @@ if TYPE_CHECKING:
     from logfs.arrow.reading import RecordBatchReader
 
 
+class PartitionPlace(NamedTuple):
+    """A partition, and what reads and writes it.
+
+    Attributes:
+        source: Its files.
+        zone: The time zone of dates without one.
+    """
+
+    topic_partition: TopicPartition
+    source: FollowedDirectory
+    writer: Writer
+    groups: Groups
+    zone: tzinfo
+
+
 class Partition(Closeable):
     """One partition: append to it, read it, follow it. Get one from ``logfs.open``.
 
@@ -42,27 +58,17 @@ class Partition(Closeable):
         isolation_level: Which records of transactions it shows.
     """
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        source: FollowedDirectory,
-        writer: Writer,
-        level: IsolationLevel,
-        zone: tzinfo,
-        owned: ExitStack,
-    ) -> None:
+    def __init__(self, place: PartitionPlace, level: IsolationLevel, owned: ExitStack) -> None:
+        topic_partition, self._source, self._writer, self._groups, self._zone = place
         self.topic, self.number = topic_partition
         self.isolation_level = level
         self._topic_partition = topic_partition
-        self._source = source
-        self._writer = writer
-        self._zone = zone
         self._owned = owned
         self._now_ms = system_clock().now_ms
         self._watches: WeakSet[Watch] = WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._found: AnyLog = source.log(topic_partition)
+        self._found: AnyLog = self._source.log(topic_partition)
 
     @property
     def is_closed(self) -> bool:
@@ -294,6 +300,38 @@ class Partition(Closeable):
         with self._lock:
             self._watches.add(watch)
         return follow_batches(cursor, watch, limit, timeout, lambda: self._is_closed)
+
+    # Consumer groups
+
+    def committed(self, group: str) -> int | None:
+        """Return the offset that a consumer group has committed here; None: none.
+
+        ``read("group=NAME")`` begins there.
+        """
+        self._check_open()
+        return self._groups.committed(group, self._topic_partition)
+
+    def commit(self, group: str, offset: int, *, metadata: str = "", durable: bool = False) -> None:
+        """Commit the position of a consumer group.
+
+        Args:
+            group: The name of the group.
+            offset: Of the next record that the group will read: that of the last one plus 1.
+            metadata: A text that ``logfs group describe`` shows.
+            durable: Return when the position is durable.
+
+        Raises:
+            InvalidConfigError: An argument cannot be written.
+            LockedError, ControlError, PermissionError, OSError: See ``append``.
+        """
+        self._check_open()
+        self._groups.commit(
+            self._writer,
+            group,
+            {self._topic_partition: offset},
+            metadata=metadata,
+            is_durable=durable,
+        )
 
     # The rest
 

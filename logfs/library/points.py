@@ -15,6 +15,7 @@ from logfs.log.reading.address import (
     Moment,
     Now,
     parse_point,
+    point_alone,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.segments.snapshot import Snapshot
@@ -26,7 +27,8 @@ Point: TypeAlias = str | int | datetime | timedelta
     str        the selectors of an address, with or without ``@``: ``"-15m"``,
                ``"2026-11-20T10:00"``, ``"earliest"``,
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
-               ``"byte=4096"`` (the first record that begins at or after that byte of the text)
+               ``"byte=4096"`` (the first record that begins at or after that byte of the text),
+               ``"group=billing"`` (what the consumer group has committed, or ``"earliest"``)
     int        an offset; a negative one is relative to the end
     datetime   a moment
     timedelta  a duration back from now
@@ -79,7 +81,7 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
         CorruptRecordError: A corrupt batch precedes the point.
     """
     start, end = snapshot.start.offset, snapshot.visible_end(level).offset
-    match point:
+    match point := point_alone(point):
         case Earliest():
             return start
         case Latest():
@@ -117,7 +119,7 @@ def offset_in(log: BoundedLog, point: address.Point, now_ms: int) -> int | None:
     Raises:
         InvalidConfigError: The point is a byte.
     """
-    match point:
+    match point := point_alone(point):
         case Earliest():
             return log.earliest()
         case Latest():

@@ -1,18 +1,23 @@
 """A data directory as a program sees it, and the functions that open one."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from weakref import WeakSet
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
+from logfs.library.consumer import Consumer, ConsumerAccess
 from logfs.library.directory import check_exists, partitions_of
 from logfs.library.followed_directory import FollowedDirectory
+from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory, shown_level
-from logfs.library.partition import Partition
+from logfs.library.partition import Partition, PartitionPlace
 from logfs.library.places import DirectoryKind, Place, kind_of, locate
+from logfs.library.points import Point, point_of
 from logfs.library.writer import Writer
 from logfs.library.zones import zone_of
+from logfs.log.groups.coding import check_group
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
 from logfs.machine.host import LOCAL_ZONE
 from logfs.types import Closeable, IsolationLevel, TopicPartition
@@ -33,6 +38,8 @@ class Store(Closeable):
         self._zone = zone_of(place)
         self._is_closed = False
         self._partitions: dict[tuple[TopicPartition, IsolationLevel], Partition] = {}
+        self._groups = Groups(place)
+        self._consumers: WeakSet[Consumer] = WeakSet()
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of every topic, sorted by name."""
@@ -48,13 +55,53 @@ class Store(Closeable):
             NoSuchTopicError, NoSuchPartitionError: The partition does not exist.
             LogOfflineError: The partition cannot be loaded.
         """
-        if self._is_closed:
-            raise ValueError(f"{self!r} is closed")
+        self._check_open()
         level = IsolationLevel(isolation_level or self.isolation_level)
         key = TopicPartition(topic, number), level
         found = self._partitions.get(key)
         if found is None or found.is_closed:
             found = self._partitions[key] = self._open(*key, ExitStack())
+        return found
+
+    def consumer(
+        self,
+        group: str,
+        topics: str | Iterable[str] | Mapping[str, Iterable[int]],
+        *,
+        start: Point = "earliest",
+        isolation_level: str | None = None,
+    ) -> Consumer:
+        """Return a consumer, which reads topics from where its consumer group was.
+
+        The positions are kept as Kafka keeps them, in the topic ``__consumer_offsets``.
+
+        Args:
+            group: The name of the group; it exists from its first commit on.
+            topics: A topic, several topics, or topics with the numbers of partitions.
+            start: Where a partition begins for which the group has committed nothing.
+
+        Raises:
+            NoSuchTopicError: There is no such topic.
+            BadSelectorError: ``start`` does not parse.
+            InvalidConfigError: The name of the group is empty or too long.
+        """
+        self._check_open()
+        check_group(group)
+        level = IsolationLevel(isolation_level or self.isolation_level)
+        wanted: dict[str, Iterable[int] | None]
+        if isinstance(topics, Mapping):
+            wanted = dict(topics)
+        else:
+            wanted = dict.fromkeys([topics] if isinstance(topics, str) else topics)
+        point = point_of(start, self._zone)
+        source = FollowedDirectory(
+            reading_disk(self._place, set(wanted)),
+            lambda one: one.topic in wanted,
+            positions=self._groups.position_in,
+        )
+        access = ConsumerAccess(source, self._groups, self._writer)
+        found = Consumer(group, access, wanted, level, point)
+        self._consumers.add(found)
         return found
 
     def create_topic(
@@ -102,6 +149,9 @@ class Store(Closeable):
         for partition in list(self._partitions.values()):
             partition.close()
         self._partitions.clear()
+        for consumer in list(self._consumers):
+            consumer.close()
+        self._groups.close()
         self._writer.close()
 
     def _open(
@@ -109,9 +159,17 @@ class Store(Closeable):
     ) -> Partition:
         disk = reading_disk(self._place, {topic_partition.topic})
         check_exists(disk, topic_partition)
-        source = FollowedDirectory(disk, lambda other: other == topic_partition)
+        positions = self._groups.position_in
+        source = FollowedDirectory(
+            disk, lambda other: other == topic_partition, positions=positions
+        )
         owned.callback(source.close)
-        return Partition(topic_partition, source, self._writer, level, self._zone, owned)
+        place = PartitionPlace(topic_partition, source, self._writer, self._groups, self._zone)
+        return Partition(place, level, owned)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError(f"{self!r} is closed")
 
     def __repr__(self) -> str:
         return f"<logfs.Store {self.data}>"

@@ -22,6 +22,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     checkpointing  the checkpoint files of all logs of a store; meta: the content of ``.meta``
     holds          what waits to be forwarded to a cluster, so that it is not deleted
     loading/       from the files of a partition directory to its log; recovery
+    groups/        what consumer groups have committed: the records of ``__consumer_offsets``
     catalog        the topics of a data directory, for reading
     retention, trimming, compaction/   deleting old records, by limits, by request, by key
     packing/       sealed segments are written once more, smaller

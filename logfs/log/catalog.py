@@ -12,6 +12,8 @@ from logfs.log import names
 from logfs.log.attributes import Attributes
 from logfs.log.checkpointing import read_checkpoint, read_start_offsets
 from logfs.log.counters import LogCounters
+from logfs.log.groups.coding import OFFSETS_TOPIC
+from logfs.log.groups.table import GroupTable
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
 from logfs.log.reading.address import PartitionAddress
@@ -31,6 +33,7 @@ class Catalog(Generic[LogT]):
         topic_defaults: What topics have that is not set for them.
         was_clean: The last owner had stopped cleanly.
         retired: The counters of deleted partitions.
+        groups: What consumer groups have committed.
         is_followed: Another process writes the directory, and this one follows it.
     """
 
@@ -56,6 +59,10 @@ class Catalog(Generic[LogT]):
         self._opened = opened
         self._changes = threading.RLock()
         self._topics: dict[str, dict[int, LogT]] = {}
+        self.groups = GroupTable(
+            lambda: sorted(self._topics.get(OFFSETS_TOPIC, ())),
+            lambda number: self.partition(OFFSETS_TOPIC, number),
+        )
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""

@@ -17,6 +17,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
@@ -28,6 +29,8 @@ from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import add_start_offsets, write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import fast_close, last_stop, remove_note
+from logfs.log.groups import removal
+from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.host import Host
 from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
@@ -237,6 +240,8 @@ class LogStore(Catalog[PartitionLog]):
                 self.retired.add(log.counters)
             del self._topics[name]
             self._tidy_after_deletion(name, gone)
+            log_of = partial(self.partition, OFFSETS_TOPIC)
+            removal.forget_topic(self.groups, log_of, name, now_ms)
 
     def delete_empty_topic(self, name: str, now_ms: int) -> None:
         """Delete a topic that holds no records and no unfinished lines.

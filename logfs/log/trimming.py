@@ -39,6 +39,7 @@ from logfs.log.reading.address import (
     PartitionAddress,
     parse_partition_name,
     parse_topic_name,
+    point_alone,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.resolve import VIEWS
@@ -128,7 +129,7 @@ def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) ->
     end = log.high_watermark
     if address.start is None or address.end is not None or address.view not in VIEWS:
         raise BadSelectorError("expected one @FROM, the first record to keep, as in orders/0@-7d")
-    match address.start:
+    match start := point_alone(address.start):
         case Earliest():
             return snapshot.start.offset
         case Latest():
@@ -139,7 +140,7 @@ def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) ->
             return max(n if n >= 0 else end + n, snapshot.start.offset)
         case AtByte(n):
             return _offset_at_byte(snapshot, VIEWS[address.view], n)
-    found = offset_for_time(snapshot, _moment(address.start, now_ms))
+    found = offset_for_time(snapshot, _moment(start, now_ms))
     return end if found is None else min(found, end)
 
 

@@ -30,6 +30,7 @@ from logfs.log.reading.address import (
     Moment,
     Point,
     parse_point,
+    point_alone,
 )
 from logfs.types import TopicPartition
 
@@ -213,7 +214,7 @@ def parse_selector(option: str, text: str, zone: tzinfo) -> Point:
         raise BadSelectorError(f"{option} {error}") from None
     if isinstance(point, AtByte):
         raise BadSelectorError(f"{option} {text!r}: a byte is no place in a table; use offset=N")
-    return point
+    return point_alone(point)
 
 
 def _kafka_point(number: int) -> Point:

@@ -12,6 +12,7 @@ from logfs.log.reading.address import (
     VIEW_TABLE,
     Ago,
     AtByte,
+    AtGroup,
     AtOffset,
     Earliest,
     Latest,
@@ -267,7 +268,7 @@ def test_the_tables_show_what_parses() -> None:
         assert address.has_selector, example
         assert meaning
     kinds = {type(parse_partition_name("0" + example, UTC).start) for example, _ in SELECTOR_TABLE}
-    assert kinds == {Moment, Ago, Now, Earliest, Latest, AtOffset, AtByte}
+    assert kinds == {Moment, Ago, Now, Earliest, Latest, AtOffset, AtByte, AtGroup}
     assert [suffix for suffix, _ in VIEW_TABLE] == list(Suffix)
     assert all(meaning for _, meaning in VIEW_TABLE)
 

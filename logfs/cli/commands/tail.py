@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LINES = 10
 _WITH_VALUES = (
     *("-n", "--records", "--from", "-S", "--since", "-U", "--until", "-g", "--grep", "-k", "--key"),
-    *("--header", "--field", "--format", "--view", "--isolation-level", "--"),
+    *("--header", "--field", "--format", "--view", "--isolation-level", "--group", "--"),
 )
 
 
@@ -58,6 +58,12 @@ class _TailCommand(click.Command):
     help=f"Print the last N records of each partition first; default: {_LINES}.",
 )
 @click.option("--from", "start", metavar="FROM", help="The same as --since.")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Continue where the consumer group NAME was, and commit what was printed; conflicts with "
+    "-n. --since says where to begin if the group has no position; default: earliest.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Print new records as they come.")
 @query_options
 @click.option(
@@ -82,6 +88,7 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     view: str,
     level: "IsolationLevel | None",
     query: RecordQuery,
+    group: str | None,
     *,
     follow: bool,
     prefix: bool | None,
@@ -100,6 +107,10 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     hold, and -n is the number of such records. --since prints the records from a point instead of
     the last ones, --until those before a point.
 
+    With --group the position of a consumer group is kept, as Kafka keeps it: the next call prints
+    the records after those that this one has printed. Positions are committed after the output was
+    flushed, and with -f each second. After a crash the last records may be printed again.
+
     \b
     Examples:
         logfs tail /var/lib/logfs/orders/0
@@ -108,10 +119,13 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
         logfs tail --since -15m --grep refused /var/lib/logfs/orders
         logfs tail --since yesterday --until today --field level=error /var/lib/logfs
         logfs tail -f --key 4711 --format '%d %t %s' /mnt/logs/orders
+        logfs tail --group mailer --grep ERROR /var/lib/logfs/app | mail -E -s errors root
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
     """  # noqa: D301 - click's mark for text it does not fill
     query = _checked(query, start, count, follow=follow)
+    if group is not None and count is not None:
+        raise click.UsageError("--group and -n exclude each other: give one of them")
     from logfs.cli.tail_records import TailPrinter
 
     is_debug = bool(getattr(session, "debug", False))
@@ -124,7 +138,7 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     try:
         with TailPrinter(
-            sys.stdout.buffer, report, view, level, query, has_prefix=prefix
+            sys.stdout.buffer, report, view, level, query, group=group, has_prefix=prefix
         ) as followed:
             for path in paths:
                 try:
@@ -133,9 +147,13 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
                 except failures.AboutError as error:
                     report(error)
             followed.open(_LINES if count is None else count)
-            followed.print_present()
-            if follow:
-                followed.print_coming()
+            try:
+                followed.print_present()
+                if follow:
+                    followed.print_coming()
+            except KeyboardInterrupt:
+                followed.commit()
+                raise
     except KeyboardInterrupt:
         streams.abandon()
         failures.exit_with(failures.INTERRUPTED)

@@ -22,6 +22,7 @@ from logfs.log.names import FileKind, format_segment_file
 from logfs.log.reading.address import (
     Ago,
     AtByte,
+    AtGroup,
     AtOffset,
     Earliest,
     Latest,
@@ -92,7 +93,7 @@ def first_segment(
             return _first_reaching(disk, directory, bases, now_ms - duration_ms)
         case Now():
             return _first_reaching(disk, directory, bases, now_ms)
-        case None | AtByte() | Earliest():
+        case None | AtByte() | Earliest() | AtGroup():
             return None
 
 

@@ -47,6 +47,7 @@ SELECTOR_TABLE: tuple[tuple[str, str], ...] = (
     ("@offset=-100", "from a hundred offsets before the end"),
     ("@byte=1048576", "from that byte of the view"),
     ("@byte=-4096", "from that many bytes before the end of the view"),
+    ("@group=billing", "from the position that the consumer group has committed, or @earliest"),
     ("@2026-11-20..2026-11-21", "one day: FROM is inclusive, TO exclusive; any two of the above"),
     ("@earliest..latest", "the records retained now, as a file that starts at 0 and does not grow"),
 )
@@ -64,7 +65,7 @@ VIEW_TABLE: tuple[tuple[str, str], ...] = (
 _POINTS = (
     "a point is a date (2026-11-20, 2026-11-20T10:00:00.500, 2026-11-20T10:00Z), epoch milliseconds"
     " (1700000000000), a duration back from now (-90s, -15m, -1h, -7d), now, earliest, latest,"
-    " offset=N or byte=N"
+    " offset=N, byte=N or group=NAME"
 )
 
 
@@ -121,7 +122,19 @@ class AtByte:
     n: int
 
 
-Point: TypeAlias = Moment | Ago | Now | Earliest | Latest | AtOffset | AtByte
+@dataclass(frozen=True, slots=True)
+class AtGroup:
+    """The position that a consumer group has committed; the earliest record if it has none."""
+
+    group: str
+
+
+LogPoint: TypeAlias = Moment | Ago | Now | Earliest | Latest | AtOffset | AtByte
+"""A point that the log itself can look up."""
+Point: TypeAlias = LogPoint | AtGroup
+"""A point of an address; ``point_in_log`` makes one of the log from it."""
+Committed: TypeAlias = Callable[[str], int | None]
+"""Returns the offset that a group has committed for the partition in question; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +162,38 @@ class PartitionAddress:
     def uses_clock(self) -> bool:
         """Whether FROM or TO depends on the time of the look-up."""
         return isinstance(self.start, Ago | Now) or isinstance(self.end, Ago | Now)
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether FROM or TO depends on what a consumer group has committed at the look-up."""
+        return isinstance(self.start, AtGroup) or isinstance(self.end, AtGroup)
+
+    def without_groups(self, committed: Committed) -> "PartitionAddress":
+        """Return the address with offsets instead of groups."""
+        if not self.uses_groups:
+            return self
+        start = None if self.start is None else point_in_log(self.start, committed)
+        end = None if self.end is None else point_in_log(self.end, committed)
+        return PartitionAddress(self.partition, start, end, self.view)
+
+
+def point_in_log(point: Point, committed: Committed) -> LogPoint:
+    """Return a point as the log can look it up: an offset instead of a group."""
+    if not isinstance(point, AtGroup):
+        return point
+    offset = committed(point.group)
+    return Earliest() if offset is None else AtOffset(offset)
+
+
+def point_alone(point: Point) -> LogPoint:
+    """Return the point; raise BadSelectorError if it is the position of a group."""
+    if isinstance(point, AtGroup):
+        raise _refusal(
+            format_point(point),
+            "the position of a group is no point here; it is one in the address of a partition, in "
+            "--since and --until, and in reads of the library",
+        )
+    return point
 
 
 def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
@@ -237,6 +282,8 @@ def format_point(point: Point) -> str:
             return f"offset={n}"
         case AtByte(n):
             return f"byte={n}"
+        case AtGroup(group):
+            return f"group={group}"
         case _:
             return next(text for text, word in _WORDS.items() if word == point)
 
@@ -364,6 +411,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], tzinfo], Point]], 
     (re.compile(r"[0-9]+"), _parse_epoch_ms),
     (re.compile(r"-([0-9]+)([A-Za-z]*)((?:[0-9]+[A-Za-z]+)*)"), _parse_duration),
     (re.compile(r"(offset|byte)=(-?)([0-9]+)"), _parse_count),
+    (re.compile(r"group=([^/\0]+)"), lambda match, _time_zone: AtGroup(match[1])),
     (
         re.compile(
             r"([0-9]{4})-([0-9]{2})-([0-9]{2})"

@@ -24,6 +24,7 @@ from logfs.log.reading.address import (
     PartitionAddress,
     Point,
     Suffix,
+    point_alone,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.readable import ReadableLog
@@ -211,7 +212,7 @@ class _Seen:
     def position(self, point: Point, now_ms: int, *, past_corrupt: bool = False) -> int:
         """Return where a point is; the end if nothing has reached it."""
         start, end = self.snapshot.start.positions[self.view], self.end
-        match point:
+        match point := point_alone(point):
             case Earliest():
                 return start
             case Latest():

@@ -1,0 +1,38 @@
+"""The lag of a position: what the group has not read yet."""
+
+from typing import NamedTuple
+
+from logfs.log.reading.lookup import timestamp_of
+from logfs.log.reading.readable import ReadableLog
+from logfs.types import IsolationLevel
+
+
+class Lag(NamedTuple):
+    """The lag of a position.
+
+    Attributes:
+        end_offset: Of the partition, as the isolation level shows it.
+        records: Offsets from the position to the end; those that were deleted are not counted.
+        seconds: The age of the next record; 0 if there is none. None: that record has no timestamp,
+            or was compacted away.
+    """
+
+    end_offset: int
+    records: int
+    seconds: float | None
+
+
+def lag_of(log: ReadableLog, offset: int, level: IsolationLevel, now_ms: int) -> Lag:
+    """Return the lag of an offset in a log.
+
+    Raises:
+        CorruptRecordError: The record there is damaged.
+    """
+    snapshot = log.snapshot
+    end = snapshot.visible_end(level).offset
+    first = max(offset, snapshot.start.offset)
+    if offset > end or first >= end:
+        return Lag(end, 0, 0.0)
+    timestamp = timestamp_of(snapshot, first)
+    seconds = None if timestamp is None or timestamp < 0 else max(0, now_ms - timestamp) / 1000
+    return Lag(end, end - first, seconds)

@@ -1,0 +1,135 @@
+"""Consumer groups: ``logfs tail --group``, ``logfs group``, and names with ``@group=``."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import logfs as library
+from tests.cli.conftest import Call, Mounted, command, environment
+from tests.mounting import opened_store, wait_until
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A topic of two partitions with five records each."""
+    path = tmp_path / "data"
+    path.mkdir()
+    with library.open_store(path) as store:
+        store.create_topic("orders", 2)
+        for number in range(2):
+            values = [b"%d.%d" % (number, n) for n in range(5)]
+            store.partition("orders", number).append_many(values)
+    return path
+
+
+def append(data: Path, *values: bytes, number: int = 0) -> None:
+    with library.open_store(data) as store:
+        store.partition("orders", number).append_many(values)
+
+
+def test_tail_continues_after_what_its_group_has_printed(logfs: Call, data: Path) -> None:
+    first = logfs("tail", "--group", "mailer", "--no-prefix", data / "orders")
+    assert sorted(first.out.split()) == [b"%d.%d" % (p, n) for p in range(2) for n in range(5)]
+    assert logfs("tail", "--group", "mailer", data / "orders") == (0, b"", [])
+    append(data, b"new", b"other")
+    assert logfs("cat", data / "orders" / "0@group=mailer").out == b"new\nother\n"
+    again = logfs("tail", "--group", "mailer", "--grep", "new", data / "orders")
+    assert again.out == b"orders/0: new\n"
+    assert logfs("tail", "--group", "mailer", data / "orders").out == b"", "others are passed over"
+    other = logfs("tail", "--group", "other", "--since", "latest", data / "orders")
+    assert other.out == b"", "a group without a position begins with --since"
+    refused = logfs("tail", "--group", "mailer", "-n", "3", data / "orders")
+    assert refused.status == 2
+    assert "exclude each other" in refused.errors[0]
+
+
+def test_only_flushed_records_are_committed_when_the_reader_ends(data: Path) -> None:
+    append(data, *[b"x" * 1000] * 5000)
+    tail = command("tail", "--group", "reader", str(data / "orders" / "0"))
+    with subprocess.Popen(tail, stdout=subprocess.PIPE, env=environment()) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0.0\n"
+        process.stdout.close()
+        process.wait(60)
+    with library.open(data / "orders" / "0") as orders:
+        assert (orders.committed("reader") or 0) < 5005
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_a_follower_commits_while_it_runs(mounted: Mounted) -> None:
+    path = mounted.point / "orders"
+    path.mkdir()
+    tail = command("tail", "-f", "--group", "follower", str(path))
+    with subprocess.Popen(tail, stdout=subprocess.PIPE, env=environment()) as process:
+        try:
+            with (path / "0").open("ab") as file:
+                file.write(b"line\n")
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"line\n"
+            wait_until(lambda: not (path / "0@group=follower").read_bytes(), "it was committed")
+            assert (path / "0@earliest..group=follower").read_bytes() == b"line\n"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def test_groups_are_listed_and_described(logfs: Call, data: Path) -> None:
+    assert logfs("group", "list", data).out == b"GROUP  PARTITIONS  LAG  LAG-TIME  COMMITTED\n"
+    assert json.loads(logfs("group", "list", "--json", data).out) == []
+    with library.open_store(data) as store:
+        store.partition("orders", 0).commit("billing", 3, metadata="step 7")
+        store.partition("orders", 1).commit("billing", 5)
+    [row] = json.loads(logfs("group", "list", "--json", data).out)
+    assert (row["group"], row["partitions"], row["lag"]) == ("billing", 2, 2)
+    assert row["lag_seconds"] > 0
+    text = logfs("group", "describe", data, "billing").out.decode().splitlines()
+    assert text[0].split() == [
+        *("PARTITION", "POSITION", "END", "LAG", "LAG-TIME", "COMMITTED", "METADATA")
+    ]
+    assert text[1].split()[:4] == ["orders/0", "3", "5", "2"]
+    assert text[1].endswith("step 7")
+    assert text[2].split()[:5] == ["orders/1", "5", "5", "0", "0"]
+    rows = json.loads(logfs("group", "describe", "--json", data, "billing").out)
+    assert [row["lag"] for row in rows] == [2, 0]
+    refused = logfs("group", "describe", data, "billin")
+    assert refused.status == 1
+    assert "no consumer group billin" in refused.errors[0]
+
+
+def test_positions_are_reset_and_deleted(logfs: Call, data: Path) -> None:
+    def positions() -> list[int | None]:
+        with library.open_store(data) as store:
+            return [store.partition("orders", n).committed("billing") for n in range(2)]
+
+    tried = logfs("group", "reset", "--dry-run", "billing", data / "orders@offset=2")
+    assert tried.out == b"orders/0 continues at offset 2\norders/1 continues at offset 2\n"
+    assert positions() == [None, None]
+    assert logfs("group", "reset", "billing", data / "orders@offset=2").out == tried.out
+    assert positions() == [2, 2]
+    logfs("group", "reset", "billing", data / "orders" / "1@latest")
+    assert positions() == [2, 5]
+    logfs("group", "reset", "trial", data / "orders@group=billing")
+    assert b"3" in logfs("group", "list", data).out
+    assert logfs("group", "delete", "billing", data / "orders" / "1").status == 0
+    assert positions() == [2, None]
+    assert logfs("group", "delete", "billing", data).out == b"orders/0: position 2 deleted\n"
+    assert positions() == [None, None]
+    for wrong in ("orders", "orders@byte=3", "orders@earliest..latest", "nix@latest"):
+        assert logfs("group", "reset", "billing", data / wrong).status == 1
+
+
+def test_a_directory_that_another_program_owns_is_read_only(logfs: Call, data: Path) -> None:
+    append_commit = logfs("group", "reset", "billing", data / "orders@offset=2")
+    assert append_commit.status == 0
+    with opened_store(data):
+        assert b"billing" in logfs("group", "list", data).out
+        tail = logfs("tail", "--group", "billing", data / "orders")
+        assert (tail.status, tail.out) == (1, b"")
+        assert "--since group=billing" in tail.errors[0]
+        peeked = logfs("tail", "--since", "group=billing", "--no-prefix", data / "orders" / "0")
+        assert peeked.out == b"0.2\n0.3\n0.4\n"
+        assert logfs("group", "reset", "billing", data / "orders@latest").status == 1
