@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 from logfs.client import Daemon
 from logfs.disk.vfs import Disk
-from logfs.errors import NoSuchTopicError
+from logfs.errors import LogfsError, NoSuchTopicError
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
+from logfs.library.group_lags import GroupLag, all_lags
 from logfs.library.mounted_disk import reading_disk
-from logfs.library.owner import data_directory
+from logfs.library.owner import data_directory, shown_level
 from logfs.library.places import Place, served_at
 from logfs.log import names
 from logfs.log.closing import last_stop
+from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind
 from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
@@ -38,6 +40,8 @@ class Status(NamedTuple):
         is_foreign: Another program has the lock: a broker, a job, another command.
         is_clean: The last stop was clean; None while a program has the lock.
         free_bytes: Free space of its file system.
+        groups: The positions of consumer groups in these partitions; none if this user may not read
+            them.
         is_full: The free space is too small for an append, or no more files can be created.
     """
 
@@ -50,6 +54,7 @@ class Status(NamedTuple):
     free_bytes: int
     is_full: bool
     topics: list[TopicOverview]
+    groups: list[GroupLag]
 
     @property
     def partitions(self) -> list[PartitionOverview]:
@@ -67,6 +72,7 @@ def look(place: Place, since_ms: int) -> Status:
     only = partitions_named(disk, place.address)
     room = _room(disk.free())
     wanted = all_partitions(disk) if only is None else only
+    groups = _groups(place, wanted)
     try:
         daemon = Daemon.connect(data)
     except PermissionError:
@@ -75,16 +81,28 @@ def look(place: Place, since_ms: int) -> Status:
         with daemon:
             facts = daemon.status()
             topics = list(_from_daemon(daemon, wanted, since_ms))
-            return Status(data, facts, daemon.metrics(), False, False, None, *room, topics)
+            return Status(data, facts, daemon.metrics(), False, False, None, *room, topics, groups)
     point = place.root if place.is_mount else served_at(data)
     if point is not None:
         topics = list(_from_mount(point, wanted, since_ms))
         is_read_only = bool(os.statvfs(point).f_flag & os.ST_RDONLY)
-        return Status(data, _facts_of(point), None, is_read_only, False, None, *room, topics)
+        facts = _facts_of(point)
+        return Status(data, facts, None, is_read_only, False, None, *room, topics, groups)
     is_foreign = disk.is_locked(names.LOCK_FILE)
     is_clean = None if is_foreign else _was_clean(disk) or not wanted
     topics = list(_from_files(disk, wanted, since_ms))
-    return Status(data, None, None, False, is_foreign, is_clean, *room, topics)
+    return Status(data, None, None, False, is_foreign, is_clean, *room, topics, groups)
+
+
+def _groups(place: Place, wanted: Sequence[TopicPartition]) -> list[GroupLag]:
+    """Return the positions of groups in some partitions; none if they cannot be read."""
+    found = set(wanted)
+    if place.is_remote or (not place.address and not any(t == OFFSETS_TOPIC for t, _ in found)):
+        return []
+    with contextlib.suppress(LogfsError, OSError):
+        lags = all_lags(place._replace(address=()), shown_level(place))
+        return [lag for lag in lags if TopicPartition(lag.topic, lag.partition) in found]
+    return []
 
 
 def _room(found: os.statvfs_result) -> tuple[int, bool]:

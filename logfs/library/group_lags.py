@@ -28,6 +28,21 @@ class GroupLag(NamedTuple):
     position: Position
     lag: Lag | None
 
+    def as_json(self) -> dict[str, object]:
+        """Return it for JSON."""
+        lag, position = self.lag, self.position
+        return {
+            "group": self.group,
+            "topic": self.topic,
+            "partition": self.partition,
+            "position": position.offset,
+            "end": None if lag is None else lag.end_offset,
+            "lag": None if lag is None else lag.records,
+            "lag_seconds": None if lag is None else lag.seconds,
+            "committed_ms": position.committed_ms,
+            "metadata": position.metadata,
+        }
+
 
 def group_lags(
     place: Place, found: Mapping[str, Group], level: IsolationLevel
@@ -70,6 +85,6 @@ def _lag(
     try:
         log = source.log(one)
         source.look_twice(log)
-        return lag_of(log, position.offset, level, now_ms)
+        return lag_of(log, position.offset, level, now_ms)[0]
     except (LogfsError, OSError):
         return None

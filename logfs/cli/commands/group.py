@@ -91,7 +91,7 @@ def describe(path: str, name: str, *, as_json: bool) -> None:
     with failures.about(path):
         lags = _lags(path, name)[name]
     if as_json:
-        click.echo(json.dumps([_as_json(row) for row in lags], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([row.as_json() for row in lags], indent=2, ensure_ascii=False))
         return
     columns = [
         TableColumn("PARTITION"),
@@ -245,20 +245,6 @@ def _summary(
         max(seconds, default=None),
         max((row.position.committed_ms for row in lags), default=None),
     )
-
-
-def _as_json(row: "GroupLag") -> dict[str, object]:
-    lag = row.lag
-    return {
-        "topic": row.topic,
-        "partition": row.partition,
-        "position": row.position.offset,
-        "end": None if lag is None else lag.end_offset,
-        "lag": None if lag is None else lag.records,
-        "lag_seconds": None if lag is None else lag.seconds,
-        "committed_ms": row.position.committed_ms,
-        "metadata": row.position.metadata,
-    }
 
 
 def _number(number: int | None) -> str:

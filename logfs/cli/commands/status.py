@@ -12,6 +12,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.escapes import printable
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.quantities import format_duration
 from logfs.cli.terminal.tables import TableColumn, counted, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
@@ -19,12 +20,14 @@ from logfs.machine.disks import is_url
 
 if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
+    from logfs.library.group_lags import GroupLag
     from logfs.library.places import Place
     from logfs.log.overview import PartitionOverview, TopicOverview
 
 TROUBLE = 1
 UNKNOWN = 2
 _LONGEST_WATCH_S = 86_400.0
+_MOST_GROUPS = 20
 _NUMBERS = ("SIZE", "KEPT", "SHOWN", "RECORDS/S", "BYTES/S")
 
 
@@ -72,7 +75,8 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
 
     "-" is unknown: a broker made the topic and logfs has never written to it, or the mount is
     read-only. Lines below the table name offline partitions, losses, topics without a configuration
-    (retention never trims these), and settings that are probably a mistake.
+    (retention never trims these), the lag of consumer groups, and settings that are probably a
+    mistake.
 
     The exit status is 0 if all is well, 1 if a partition is offline, there are losses or the disk
     is full (less than 1 MiB or no inode is free), 2 if the state could not be read.
@@ -156,7 +160,8 @@ def _print_json(found: "Status") -> None:
         {**topic._asdict(), "partitions": [row._asdict() for row in topic.partitions]}
         for topic in found.topics
     ]
-    click.echo(json.dumps({**found._asdict(), "topics": topics}, indent=2, ensure_ascii=False))
+    facts = {**found._asdict(), "topics": topics, "groups": [row.as_json() for row in found.groups]}
+    click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
 
 
 def _show(found: "Status", *, every: bool) -> None:
@@ -341,6 +346,26 @@ def _notes_of_forwards(topic: "TopicOverview") -> list[str]:
     return notes
 
 
+def _notes_of_groups(found: "Status") -> list[str]:
+    """Return what consumer groups have not read yet."""
+    lags: dict[tuple[str, str], list[GroupLag]] = {}
+    for row in found.groups:
+        lags.setdefault((row.group, row.topic), []).append(row)
+    notes = []
+    for (group, topic), rows in lags.items():
+        known = [row.lag for row in rows if row.lag is not None]
+        records = sum(lag.records for lag in known)
+        if records:
+            age_s = max((lag.seconds for lag in known if lag.seconds is not None), default=None)
+            age = "" if age_s is None else f", the oldest {format_duration(age_s)} old"
+            records_text = tables.counted(records, "record")
+            notes.append(f"group {group} has not read {records_text} of {topic}{age}")
+    if len(notes) > _MOST_GROUPS:
+        more = len(notes) - _MOST_GROUPS
+        notes[_MOST_GROUPS:] = [f"and {more} more: 'logfs group list' shows all groups"]
+    return notes
+
+
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
@@ -361,6 +386,7 @@ def _notes(found: "Status") -> list[str]:
                 f"{loss['kind']}, "
                 f"{loss['bytes']} bytes: {loss['detail']}"
             )
+    notes += _notes_of_groups(found)
     for topic in found.topics:
         notes += _notes_of_mirror(topic)
         notes += _notes_of_forwards(topic)

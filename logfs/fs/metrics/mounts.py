@@ -18,6 +18,7 @@ from logfs import __version__
 from logfs.fs.handover.state import Word
 from logfs.fs.metrics import logs, remote
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
+from logfs.fs.metrics.groups import GroupMetrics
 from logfs.fs.operations import Operations
 from logfs.fs.replies import OPERATIONS
 from logfs.log.compaction.cleaner import CleanerMetrics
@@ -113,6 +114,7 @@ class MountMetrics:
         self._clock = clock
         self._where = where
         self._looking = threading.Lock()
+        self._groups = GroupMetrics(store, operations.options.isolation_level)
 
     def families(self) -> Iterator[Family]:
         """Yield all metrics."""
@@ -123,6 +125,8 @@ class MountMetrics:
         yield from logs.totals(found, store.retired)
         yield from logs.families(found, by_topic=not self._operations.options.no_topic_metrics)
         yield from remote.reads(store.disk)
+        if not self._operations.options.no_topic_metrics:
+            yield from self._groups.families(self._clock.now_ms())
 
     def summary(self) -> dict[str, Any]:
         """Return, for JSON, the metrics that are not of single partitions or topics, by name."""

@@ -22,8 +22,26 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
-def lag_of(log: ReadableLog, offset: int, level: IsolationLevel, now_ms: int) -> Lag:
-    """Return the lag of an offset in a log.
+class Next(NamedTuple):
+    """The next record of a position, which takes a look in the log.
+
+    Attributes:
+        offset: Its offset.
+        timestamp: Of the record; None: unknown.
+    """
+
+    offset: int
+    timestamp: int | None
+
+
+def lag_of(
+    log: ReadableLog,
+    offset: int,
+    level: IsolationLevel,
+    now_ms: int,
+    known: Next | None = None,
+) -> tuple[Lag, Next]:
+    """Return the lag of an offset in a log, and the next record, to be ``known`` the next time.
 
     Raises:
         CorruptRecordError: The record there is damaged.
@@ -31,8 +49,10 @@ def lag_of(log: ReadableLog, offset: int, level: IsolationLevel, now_ms: int) ->
     snapshot = log.snapshot
     end = snapshot.visible_end(level).offset
     first = max(offset, snapshot.start.offset)
-    if offset > end or first >= end:
-        return Lag(end, 0, 0.0)
-    timestamp = timestamp_of(snapshot, first)
+    if first >= end:
+        return Lag(end, 0, 0.0), Next(first, None)
+    if known is None or known.offset != first or known.timestamp is None:
+        known = Next(first, timestamp_of(snapshot, first))
+    timestamp = known.timestamp
     seconds = None if timestamp is None or timestamp < 0 else max(0, now_ms - timestamp) / 1000
-    return Lag(end, end - first, seconds)
+    return Lag(end, end - first, seconds), known

@@ -1,0 +1,97 @@
+"""Consumer groups: what logfs commits a broker knows, and what a broker commits logfs knows."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+import logfs
+from logfs.errors import LockedError
+from logfs.records.record import Record
+from tests.kafka import tools
+from tests.kafka.broker import Broker
+from tests.kafka.client import Client
+from tests.mounting import PATIENCE_S, wait_until
+from tests.mounting import logfs as run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+_NOT_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int, metadata: str = "") -> None:
+    """Commit a position as a consumer of a broker does."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": "0"})
+    where = TopicPartition(topic, 0, offset, metadata)
+
+    def is_committed() -> bool:
+        try:
+            consumer.commit(offsets=[where], asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET:
+                raise
+            return False
+        return True
+
+    try:
+        wait_until(is_committed, "the coordinator took the position")
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str) -> dict[str, int]:
+    """Return the positions of a group as the broker says them, by topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": "0"})
+    [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
+    found = future.result(PATIENCE_S).topic_partitions
+    return {one.topic: one.offset for one in found}
+
+
+def listed(data: Path) -> dict[str, int]:
+    rows = json.loads(run("group", "list", "--json", data))
+    return {row["group"]: row["lag"] for row in rows}
+
+
+def test_a_broker_and_logfs_agree_on_groups(tmp_path: Path) -> None:
+    with Broker(tmp_path, {"offsets.topic.num.partitions": "7"}) as broker:
+        client = Client(broker.bootstrap)
+        client.create_topic("orders")
+        client.produce("orders", [Record(0, -1, None, b"%d" % n) for n in range(10)])
+        commit(broker.bootstrap, "theirs", "orders", 4, "from a consumer")
+        commit(broker.bootstrap, "shared", "orders", 2)
+        # A read-only view of the running broker.
+        wait_until(lambda: listed(broker.data) == {"shared": 8, "theirs": 6}, "both were seen")
+        with logfs.open(broker.data / "orders" / "0") as orders, pytest.raises(LockedError):
+            orders.commit("theirs", 5)
+        broker.stop()
+        with logfs.open(broker.data / "orders" / "0") as orders:
+            assert orders.committed("theirs") == 4
+            assert [r.value for r in orders.read("group=theirs")][:2] == [b"4", b"5"]
+            orders.commit("ours", 7, metadata="of logfs")
+            orders.commit("shared", 9)
+        run("group", "delete", "theirs", broker.data)
+        broker.start()
+        assert committed(broker.bootstrap, "ours") == {"orders": 7}
+        assert committed(broker.bootstrap, "shared") == {"orders": 9}
+        assert committed(broker.bootstrap, "theirs") == {}
+        described = tools.run(
+            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            *("--bootstrap-server", broker.bootstrap, "--describe", "--group", "ours"),
+        )
+        [line] = [line.split() for line in described.stdout.splitlines() if "orders" in line]
+        assert line[:6] == ["ours", "orders", "0", "7", "10", "3"]
+        commit(broker.bootstrap, "ours", "orders", 8)
+        wait_until(lambda: listed(broker.data)["ours"] == 2, "its next commit was seen")
