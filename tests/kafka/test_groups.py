@@ -1,7 +1,10 @@
 """Consumer groups: what logfs commits a broker knows, and what a broker commits logfs knows."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import (
@@ -25,6 +28,8 @@ from tests.mounting import logfs as run
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
+T = TypeVar("T")
+
 _NOT_YET = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -32,22 +37,24 @@ _NOT_YET = (
 )
 
 
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask a coordinator again while it is loading."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 def commit(bootstrap: str, group: str, topic: str, offset: int, metadata: str = "") -> None:
     """Commit a position as a consumer of a broker does."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": "0"})
     where = TopicPartition(topic, 0, offset, metadata)
-
-    def is_committed() -> bool:
-        try:
-            consumer.commit(offsets=[where], asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() not in _NOT_YET:
-                raise
-            return False
-        return True
-
     try:
-        wait_until(is_committed, "the coordinator took the position")
+        patiently(lambda: consumer.commit(offsets=[where], asynchronous=False))
     finally:
         consumer.close()
 
@@ -55,9 +62,13 @@ def commit(bootstrap: str, group: str, topic: str, offset: int, metadata: str = 
 def committed(bootstrap: str, group: str) -> dict[str, int]:
     """Return the positions of a group as the broker says them, by topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": "0"})
-    [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    found = future.result(PATIENCE_S).topic_partitions
-    return {one.topic: one.offset for one in found}
+    asked = [ConsumerGroupTopicPartitions(group)]
+
+    def ask() -> dict[str, int]:
+        [future] = admin.list_consumer_group_offsets(asked).values()
+        return {one.topic: one.offset for one in future.result(PATIENCE_S).topic_partitions}
+
+    return patiently(ask)
 
 
 def listed(data: Path) -> dict[str, int]:
