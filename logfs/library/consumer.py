@@ -204,8 +204,8 @@ class Consumer(Closeable):
             log = self._source.log(one)
             committed = self._groups.position_in(log, self.group)
             point = AtGroup(self.group) if committed is not None else self._start or Earliest()
-            log, offset = self._source.locate(log, point, self._level)
-            self._cursors[one] = Cursor(self._source, log, offset, self._level)
+            part, offset = self._source.locate(log, point, self._level)
+            self._cursors[one] = Cursor(self._source, part, offset, self._level)
             self._positions[one] = offset
             if committed is not None:
                 self._committed[one] = committed

@@ -90,7 +90,7 @@ class Committing(Bench):
     def remove(self, group: str, where: TopicPartition = ORDERS) -> None:
         self._append(group, removal_records(group, [where], self.now_ms))
 
-    def put(self, key: bytes, value: bytes | None) -> None:
+    def put_record(self, key: bytes, value: bytes | None) -> None:
         record = Record(0, self.now_ms, key, value)
         self.store.partition(OFFSETS_TOPIC, 0).append_records([record], self.now_ms)
 
@@ -139,8 +139,8 @@ def test_positions_survive_a_kill(bench: Committing) -> None:
 @pytest.mark.allow_log("ignored")
 def test_garbage_in_the_topic_is_ignored(bench: Committing) -> None:
     for key in (b"", b"\0", b"\0\1\0\7b", b"\x7f\xff"):
-        bench.put(key, b"value")
-    bench.put(KEY, b"value")
+        bench.put_record(key, b"value")
+    bench.put_record(KEY, b"value")
     bench.commit("a", 5)
     assert bench.positions == {"a": {"orders/0": 5}}
 
@@ -182,9 +182,9 @@ def test_positions_of_a_group_with_members_do_not_expire(bench: Committing) -> N
     bench.commit(name, 5)
     member = bytes.fromhex("0005 0001") + name.encode() + bytes.fromhex("0001") + b"m"
     bench.now_ms += 30 * DAY_MS
-    bench.put(member, b"member")
+    bench.put_record(member, b"member")
     assert not bench.expire()
-    bench.put(member, None)
+    bench.put_record(member, None)
     assert bench.expire()
 
 

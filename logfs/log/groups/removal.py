@@ -7,6 +7,7 @@ OffsetMetadataManager.cleanupExpiredOffsets, onPartitionsDeleted.
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from logfs.errors import LogfsError
@@ -43,7 +44,7 @@ def expired(table: GroupTable, retention_ms: int, now_ms: int) -> Iterator[Remov
         LogfsError, OSError: The topic cannot be read.
     """
 
-    def has_expired(group: Group, position: Position) -> bool:
+    def has_expired(group: Group, _one: TopicPartition, position: Position) -> bool:
         if position.expires_ms is not None and position.expires_ms >= 0:
             return now_ms >= position.expires_ms
         since_ms = position.committed_ms
@@ -53,7 +54,7 @@ def expired(table: GroupTable, retention_ms: int, now_ms: int) -> Iterator[Remov
 
     for group in table.groups().values():
         if not group.has_members:
-            yield from _removal(table, group, now_ms, lambda _, at, g=group: has_expired(g, at))
+            yield from _removal(table, group, now_ms, partial(has_expired, group))
 
 
 def of_topic(table: GroupTable, topic: str, now_ms: int) -> Iterator[Removal]:
