@@ -10,6 +10,7 @@ asks again.
 
 import random
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -36,6 +37,9 @@ EARLIEST = -2
 _TOPIC_RESOURCE = 2
 _SET_ON_THE_TOPIC = 1
 _JITTER = 0.2
+UNKNOWN_TOPIC = 3
+_SPREADING_S = 3.0
+"""How long a broker that has just started may not know topics that exist."""
 
 
 class Leader(NamedTuple):
@@ -156,6 +160,21 @@ class Cluster:
             except ClusterUnreachableError as error:
                 failure = error
         raise failure or ClusterUnreachableError("no broker is known")
+
+    def existing_topics(
+        self, names: Collection[str], stopping: threading.Event
+    ) -> dict[str, ClusterTopic]:
+        """Ask for topics that should exist, for a while also if the cluster does not know one.
+
+        Raises:
+            ClusterUnreachableError, ClusterRefusedError: See ``topics``.
+        """
+        until_s, waits = time.monotonic() + _SPREADING_S, self.back_off()
+        while True:
+            found = self.topics(names)
+            is_missing = any(found[name].error == UNKNOWN_TOPIC for name in names)
+            if not is_missing or time.monotonic() > until_s or stopping.wait(waits.next_s()):
+                return found
 
     def list_offsets(
         self, node: int, topic: str, times: Mapping[int, int]

@@ -61,6 +61,7 @@ _HOLD_EVERY_S = 1.0
 _TOO_LARGE = (10, 18)
 _LOST_TRACK = (45, 46, 59)
 _FENCED = 47
+_OLD_FORMAT = 43
 _HALF = (MAX_SEQUENCE + 1) // 2
 
 
@@ -559,6 +560,8 @@ def _is_recent(shipment: Shipment) -> bool:
 def _remedy(code: int) -> str:
     if code in {29, 31}:
         return "Give the client the right to write the topic (ACL operations Write, Describe)"
+    if code == _OLD_FORMAT:
+        return "Set message.format.version of the destination to 0.11.0 or newer"
     if code == _FENCED:
         return "Another process forwards as the same producer, from a copy of this directory"
     if code in _TOO_LARGE:

@@ -23,7 +23,7 @@ from logfs.errors import (
     LogfsError,
     NoSuchPartitionError,
 )
-from logfs.kafka.cluster import NO_ID, Cluster, ClusterTopic
+from logfs.kafka.cluster import NO_ID, UNKNOWN_TOPIC, Cluster, ClusterTopic
 from logfs.kafka.fetcher import Owner
 from logfs.kafka.forwarded import AskAgainError, ForwardedPartition, ForwardFailedError
 from logfs.kafka.shipping import Shaping
@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 _TICK_S = 0.2
 _SHOW_EVERY_S = 2.0
 _REFUSED_S = 10.0
-_UNKNOWN_TOPIC = 3
 _MOST_BYTES = 1_048_576
 """A little less than Kafka's default of ``max.message.bytes``."""
 
@@ -163,8 +162,8 @@ class Forward:
     def _destination(self) -> ClusterTopic:
         """Return the destination; raise ClusterRefusedError if it does not exist."""
         name = self._plan.destination
-        found = self._cluster.topics([name])[name]
-        if found.error == _UNKNOWN_TOPIC:
+        found = self._cluster.existing_topics([name], self.owner.stopping)[name]
+        if found.error == UNKNOWN_TOPIC:
             raise ClusterRefusedError(
                 f"the cluster has no topic {name}: make it first, with as many partitions as "
                 f"{self._plan.topic} has here"

@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from logfs.errors import (
@@ -19,7 +19,7 @@ from logfs.errors import (
     MirrorError,
     TopicExistsError,
 )
-from logfs.kafka.cluster import EARLIEST, LATEST, NO_ID, Cluster, ClusterTopic
+from logfs.kafka.cluster import EARLIEST, LATEST, NO_ID, UNKNOWN_TOPIC, Cluster, ClusterTopic
 from logfs.kafka.fetcher import Fetcher, Owner
 from logfs.kafka.mirrored import MirroredPartition
 from logfs.kafka.selection import OnRecreate, TopicSelection, local_config
@@ -32,7 +32,6 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.5
-_UNKNOWN_TOPIC = 3
 _NOT_AUTHORIZED = 29
 _SHOW_EVERY_S = 2.0
 
@@ -156,7 +155,7 @@ class Mirror:
         selection = self._plan.selection
         names = None if selection.has_expressions else selection.exact
         try:
-            found = self._cluster.topics(names)
+            found = self._topics_named(names)
             wanted = selection.chosen(found)
             settled = [self._look_at(found[name]) for name in wanted]
             self._report_missing(set(selection.exact) - {n for n in wanted if not found[n].error})
@@ -175,11 +174,16 @@ class Mirror:
         self._distribute()
         return all(settled)
 
+    def _topics_named(self, names: Sequence[str] | None) -> dict[str, ClusterTopic]:
+        if names is not None and self._plan.until_now:
+            return self._cluster.existing_topics(names, self.owner.stopping)
+        return self._cluster.topics(names)
+
     def _look_at(self, topic: ClusterTopic) -> bool:
         if topic.error:
             if topic.error == _NOT_AUTHORIZED:
                 raise ClusterRefusedError(f"topic {topic.name}: the client may not read it")
-            return topic.error == _UNKNOWN_TOPIC
+            return topic.error == UNKNOWN_TOPIC
         known = self._topics.get(topic.name)
         is_new = known is None or known.source.topic_id != topic.topic_id
         if known is None:

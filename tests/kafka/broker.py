@@ -14,6 +14,9 @@ with the thread that started it. Its log is in ``Broker.log``.
 A broker changes the directory it is started on: give it a copy.
 """
 
+import base64
+import os
+import re
 import shutil
 import socket
 import subprocess
@@ -81,7 +84,10 @@ class Broker:
     Attributes:
         data: Its log.dirs.
         bootstrap: Where clients connect; another address after each start.
+        started: What it logs once it serves.
     """
+
+    started = STARTED
 
     def __init__(
         self,
@@ -201,13 +207,26 @@ class Broker:
             self.data.mkdir(exist_ok=True)
             for name, content in _formatted.items():
                 (self.data / name).write_bytes(content)
+            self._name_node()
             return
         got = tools.run(tools.STORAGE, "format", "-t", CLUSTER_ID, "-c", self._properties)
         assert got.status == 0, got
         _formatted.update((file.name, file.read_bytes()) for file in self.data.iterdir())
 
+    def _name_node(self) -> None:
+        """Give a formatted directory the number of its node, and an id of its own."""
+        path = self.data / "meta.properties"
+        new_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        text = re.sub(r"node\.id=\d+", f"node.id={self.settings['node.id']}", path.read_text())
+        path.write_text(re.sub(r"directory\.id=.*", lambda _: f"directory.id={new_id}", text))
+
     def _launch(self) -> bool:
         """Start the process; False if another one has taken a port in between."""
+        self._spawn()
+        return self._serves()
+
+    def _spawn(self) -> None:
+        """Start the process; returns at once."""
         command = jars.command(
             "kafka.Kafka",
             [self._properties],
@@ -216,6 +235,9 @@ class Broker:
             has_storage="remote.log.storage.system.enable" in self.settings,
         )
         self._process.start(["setpriv", "--pdeathsig=KILL", "--", *command], cwd=self.directory)
+
+    def _serves(self) -> bool:
+        """Wait until the process serves; False if another one has taken a port in between."""
         wait_until(self._has_started_or_ended, "the broker started")
         if self._process.running.poll() is None:
             return True
@@ -224,7 +246,7 @@ class Broker:
         return False
 
     def _has_started_or_ended(self) -> bool:
-        return STARTED in self.log or self._process.running.poll() is not None
+        return self.started in self.log or self._process.running.poll() is not None
 
 
 def copy_directory(directory: Path, to: Path) -> Path:

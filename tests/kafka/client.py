@@ -48,10 +48,12 @@ class Client:
 
     Args:
         bootstrap: ``Broker.bootstrap``; after a restart of the broker make another client.
+        replicas: How many each partition of new topics has.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
+        self._replicas = replicas
         self._common = {"bootstrap.servers": bootstrap, **_QUIET}
         self._admin = AdminClient(self._common)
 
@@ -67,7 +69,12 @@ class Client:
         A topic without ``retention.ms`` keeps its records for any timestamps.
         """
         topics = [
-            NewTopic(name, partitions, 1, config=_properties({"retention.ms": "-1"} | {**config}))
+            NewTopic(
+                name,
+                partitions,
+                self._replicas,
+                config=_properties({"retention.ms": "-1"} | {**config}),
+            )
             for name, config in configs.items()
         ]
         for future in self._admin.create_topics(topics).values():
@@ -80,6 +87,16 @@ class Client:
             # The controller knows of leaders before the broker is one and has made the directory.
             for partition in range(partitions):
                 self.earliest(name, partition)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the node that leads a partition; -1: none does now."""
+        found = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+        return found.partitions[partition].leader
+
+    def in_sync(self, topic: str, partition: int = 0) -> list[int]:
+        """Return the nodes whose replicas of a partition are in sync."""
+        found = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
+        return sorted(found.partitions[partition].isrs)
 
     def alter_topic(self, name: str, **config: str) -> None:
         """Change the configuration of a topic."""

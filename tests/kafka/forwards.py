@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 import logfs
+from logfs import NewRecord
 from logfs.kafka.cluster import Cluster
 from logfs.kafka.forwarding import Forward, ForwardPlan
 from logfs.kafka.settings import ClientSettings, parse_bootstrap
@@ -21,6 +22,33 @@ QUICK = {
     "linger.ms": "0",
 }
 START_MS = 1_700_000_000_000
+
+
+def some(count: int, first: int = 0) -> list[NewRecord]:
+    """Records with everything that a record may have."""
+    keys, values = (None, b"", b"k1", b"k2"), (None, b"", b"\xff\0value")
+    return [
+        NewRecord(
+            values[n % 3] if n % 7 == 0 else b"value %d" % n,
+            keys[n % 4],
+            ((b"h", b"\xff"), (b"h", None), (b"", b""))[: n % 4],
+            START_MS + n,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def make(data: Path, topic: str, partitions: int = 1, **config: str) -> None:
+    """Make a topic in a data directory."""
+    properties = {"retention.ms": "-1"} | {k.replace("_", "."): v for k, v in config.items()}
+    with logfs.open_store(str(data)) as store:
+        store.create_topic(topic, partitions, properties)
+
+
+def append(data: Path, topic: str, records: list[NewRecord], partition: int = 0) -> None:
+    """Append records to a partition."""
+    with logfs.open(f"{data}/{topic}/{partition}") as local:
+        local.append_many(records)
 
 
 def forward_plan(

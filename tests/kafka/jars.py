@@ -1,7 +1,8 @@
 """The jars of Kafka, and Java to run them.
 
     python -m tests.kafka.jars      fetch the jars that pom.xml names, unless they are there;
-                                    and those of storage.xml, for a broker with tiered storage
+                                    those of storage.xml, for a broker with tiered storage;
+                                    and those of old.xml, a broker of 2022
 
 They are kept outside the tree, in ``$XDG_CACHE_HOME/logfs`` (``~/.cache/logfs``), in a folder whose
 name holds the version and the checksum of the pom: another pom is another folder, and one that is
@@ -23,6 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 STORAGE_POM = HERE / "storage.xml"
+OLD_POM = HERE / "old.xml"
 LOG4J = HERE / "log4j2.properties"
 OLDEST_JAVA = 17
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -33,9 +35,9 @@ class MissingError(Exception):
     """Java, Maven or the jars are not there; the text says what to do."""
 
 
-def version() -> str:
-    """Return the version of Kafka that the pom names."""
-    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_text())
+def version(pom: Path = POM) -> str:
+    """Return the version of Kafka that a pom names."""
+    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", pom.read_text())
     assert found is not None
     return found[1]
 
@@ -48,6 +50,12 @@ def jars_directory() -> Path:
 def storage_directory() -> Path:
     """Return where Kafka's LocalTieredStorage is, or will be."""
     return _directory_of(STORAGE_POM, "kafka-storage")
+
+
+def old_directory() -> Path:
+    """Return where the jars of an old broker are, or will be."""
+    checksum = hashlib.sha256(OLD_POM.read_bytes()).hexdigest()[:8]
+    return cache() / f"kafka-{version(OLD_POM)}-{checksum}"
 
 
 def _directory_of(pom: Path, name: str) -> Path:
@@ -67,6 +75,7 @@ def install() -> Path:
         MissingError: Maven is missing or could not fetch them.
     """
     fill(storage_directory(), STORAGE_POM)
+    fill(old_directory(), OLD_POM)
     return fill(jars_directory(), POM)
 
 

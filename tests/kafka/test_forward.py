@@ -14,11 +14,13 @@ from logfs.machine.disks import disk_of
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.forwards import (
-    START_MS,
     RunningForward,
+    append,
     check_forwarded,
     forward_now,
     forward_plan,
+    make,
+    some,
 )
 from tests.mounting import COMMAND
 
@@ -30,31 +32,6 @@ def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     path.mkdir()
     return path
-
-
-def some(count: int, first: int = 0) -> list[NewRecord]:
-    """Records with everything that a record may have."""
-    keys, values = (None, b"", b"k1", b"k2"), (None, b"", b"\xff\0value")
-    return [
-        NewRecord(
-            values[n % 3] if n % 7 == 0 else b"value %d" % n,
-            keys[n % 4],
-            ((b"h", b"\xff"), (b"h", None), (b"", b""))[: n % 4],
-            START_MS + n,
-        )
-        for n in range(first, first + count)
-    ]
-
-
-def make(data: Path, topic: str, partitions: int = 1, **config: str) -> None:
-    properties = {"retention.ms": "-1"} | {k.replace("_", "."): v for k, v in config.items()}
-    with logfs.open_store(str(data)) as store:
-        store.create_topic(topic, partitions, properties)
-
-
-def append(data: Path, topic: str, records: list[NewRecord], partition: int = 0) -> None:
-    with logfs.open(f"{data}/{topic}/{partition}") as local:
-        local.append_many(records)
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
