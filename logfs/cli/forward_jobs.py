@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logfs.cli import failures
-from logfs.cli.mirror_jobs import check_installed
+from logfs.cli.cluster_clients import check_installed
 from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.errors import InvalidConfigError, LogfsError, UnknownNameError

@@ -1,6 +1,5 @@
 """Running ``logfs mirror``: from what was asked for to threads, and to an exit status."""
 
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logfs.cli import failures
+from logfs.cli.cluster_clients import check_installed
 from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.client import Daemon
 from logfs.errors import (
     InvalidConfigError,
-    LogfsError,
     NoDataDirectoryError,
     UnknownNameError,
 )
@@ -25,7 +24,6 @@ from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock, system_clock
 from logfs.machine.notifying import Notifier
-from logfs.machine.packages import how_to_add
 
 if TYPE_CHECKING:
     from logfs.kafka.mirroring import Mirror
@@ -46,21 +44,6 @@ class MirrorJob:
     prefix: str = ""
     until_now: bool = False
     on_recreate: str = "stop"
-
-
-def properties_of(
-    file: Path | None, options: Sequence[str], rack: str | None = None
-) -> dict[str, str]:
-    """Return the settings of a client from a file, options and ``--rack``; the later ones win.
-
-    Raises:
-        InvalidConfigError, OSError: See ``logfs.kafka.settings``.
-    """
-    from logfs.kafka.settings import parse_options, read_client_file
-
-    properties = {} if file is None else read_client_file(file)
-    properties |= parse_options(options)
-    return properties | ({} if rack is None else {"client.rack": rack})
 
 
 def read_jobs(path: str) -> tuple[str, list[MirrorJob]]:
@@ -139,12 +122,6 @@ def run(data: str, jobs: Sequence[MirrorJob]) -> int:
             return mirror_to(LocalTarget(store, clock))
 
         return owner.act(place, ask, do, failures.progress())
-
-
-def check_installed() -> None:
-    """Refuse by a LogfsError to go on without kafka-python."""
-    if importlib.util.find_spec("kafka") is None:
-        raise LogfsError(f"this needs kafka-python: {how_to_add('kafka')}")
 
 
 def _place(data: str) -> Place:

@@ -59,7 +59,7 @@ def config_file_option(meaning: str) -> Callable[[Command], Command]:
 def cluster_options(command: Command) -> Command:
     """Add ``-X KEY=VALUE`` and ``--command-config FILE``: how a Kafka cluster is reached.
 
-    The command gets ``options`` and ``command_config``; see ``mirror_jobs.properties_of``.
+    The command gets ``options`` and ``command_config``; see ``cluster_clients.properties_of``.
     """
     setting = click.option(
         "-X",

@@ -16,6 +16,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from logfs.errors import BrokerError, ClusterRefusedError, ClusterUnreachableError, LogfsError
 from logfs.kafka.cluster import NO_ID, Cluster
+from logfs.kafka.copying import Owner
 from logfs.kafka.fetching import (
     FIRST_WITH_DIVERGENCE,
     FIRST_WITH_IDS,
@@ -39,31 +40,6 @@ _MOVED = frozenset({3, 5, 6, 9, 56, 74, 75, 100, 103})
 _IDLE_S = 0.05
 _LOCAL_RETRY_S = 1.0
 _ERROR_RETRY_S = 1.0
-
-
-class Owner:
-    """What a fetcher tells the mirror. Any thread.
-
-    Attributes:
-        stopping: Set when all threads are to end.
-    """
-
-    def __init__(self) -> None:
-        self.stopping = threading.Event()
-        self._look = threading.Event()
-        self.refusal: ClusterRefusedError | None = None
-        self.unreachable_since_s: float | None = None
-        self.throttled_ms = 0
-
-    def want_look(self) -> None:
-        """Have the leaders looked up soon."""
-        self._look.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until a look is wanted or the time has passed; returns whether it is wanted."""
-        is_wanted = self._look.wait(seconds)
-        self._look.clear()
-        return is_wanted
 
 
 class _UnderWay(NamedTuple):

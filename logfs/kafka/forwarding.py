@@ -24,7 +24,7 @@ from logfs.errors import (
     NoSuchPartitionError,
 )
 from logfs.kafka.cluster import NO_ID, UNKNOWN_TOPIC, Cluster, ClusterTopic
-from logfs.kafka.fetcher import Owner
+from logfs.kafka.copying import ClusterCopy
 from logfs.kafka.forwarded import AskAgainError, ForwardedPartition, ForwardFailedError
 from logfs.kafka.shipping import Shaping
 from logfs.library.followed_directory import FollowedDirectory
@@ -44,7 +44,6 @@ from logfs.types import IsolationLevel, TopicPartition
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.2
-_SHOW_EVERY_S = 2.0
 _REFUSED_S = 10.0
 _MOST_BYTES = 1_048_576
 """A little less than Kafka's default of ``max.message.bytes``."""
@@ -93,7 +92,7 @@ class _Lane:
     lock: Lock
 
 
-class Forward:
+class Forward(ClusterCopy):
     """Forwards a topic.
 
     Args:
@@ -101,25 +100,17 @@ class Forward:
         disk: The data directory; its files must be writable.
         plan: What is forwarded.
         say: Called with a line for people when something changes.
-
-    Attributes:
-        owner: Its ``stopping`` ends ``run``.
     """
 
     def __init__(
         self, cluster: Cluster, disk: RootedDisk, plan: ForwardPlan, say: Callable[[str], None]
     ) -> None:
-        self.owner = Owner()
-        self.when_ready: Callable[[], None] = lambda: None
-        self.when_alive: Callable[[str], None] = lambda _text: None
-        self._cluster = cluster
+        super().__init__(cluster, say)
         self._disk = disk
         self._plan = plan
-        self._say = say
         self._lanes: dict[int, _Lane] = {}
         self._source: FollowedDirectory | None = None
-        self._is_ready = False
-        self._shown_s = 0.0
+        self._topic: ClusterTopic | None = None
 
     @property
     def partitions(self) -> list[ForwardedPartition]:
@@ -145,7 +136,7 @@ class Forward:
             LogfsError, OSError: There is no such topic, another process forwards it, or the files
                 cannot be used.
         """
-        topic = self._destination()
+        topic = self._topic = self._destination()
         self._source = FollowedDirectory(self._disk, lambda tp: tp.topic == self._plan.topic)
         try:
             self._open_new(self._source, topic)
@@ -153,7 +144,7 @@ class Forward:
                 raise NoSuchPartitionError(f"topic {self._plan.topic} has no such partition here")
             while not self.owner.stopping.is_set():
                 self.owner.wait(_TICK_S)
-                self._tick(self._source, topic)
+                self._tick()
         finally:
             self._end()
 
@@ -329,25 +320,11 @@ class Forward:
             partition.failure = str(error)
         return None
 
-    def _tick(self, source: FollowedDirectory, topic: ClusterTopic) -> None:
-        refusal, self.owner.refusal = self.owner.refusal, None
-        if refusal is not None:
-            if not self._is_ready:
-                raise refusal
-            self._say(str(refusal))
-        partitions = self.partitions
-        if not self._is_ready and all(one.is_ready or one.failure for one in partitions):
-            self._is_ready = True
-            self.when_ready()
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= _SHOW_EVERY_S:
-            self._shown_s = now_s
-            self.when_alive(self.summary())
-            self._show()
-            if not self._plan.until_now:
-                self._open_new(source, topic)
-        if not any(lane.thread.is_alive() for lane in self._lanes.values()):
-            self.owner.stopping.set()
+    def _has_begun(self) -> bool:
+        return all(one.is_ready or one.failure for one in self.partitions)
+
+    def _has_ended(self) -> bool:
+        return not any(lane.thread.is_alive() for lane in self._lanes.values())
 
     def summary(self) -> str:
         """Return the state in a sentence."""
@@ -356,7 +333,12 @@ class Forward:
         state = f"{len(self._lanes)} partitions to {self._plan.destination}, lag {lag} offsets"
         return state + (f", {failed} failed" if failed else "")
 
-    def _show(self, *, is_last: bool = False) -> None:
+    def _show(self) -> None:
+        self._report()
+        if self._source is not None and self._topic is not None and not self._plan.until_now:
+            self._open_new(self._source, self._topic)
+
+    def _report(self, *, is_last: bool = False) -> None:
         """Note what ``.meta`` and the metrics show."""
         now_ms = round(time.time() * 1000)
         for one in self.partitions:
@@ -383,7 +365,7 @@ class Forward:
         for lane in self._lanes.values():
             if lane.thread.ident is not None:
                 lane.thread.join()
-        self._show(is_last=True)
+        self._report(is_last=True)
         for lane in self._lanes.values():
             try:
                 lane.partition.close()

@@ -20,7 +20,8 @@ from logfs.errors import (
     TopicExistsError,
 )
 from logfs.kafka.cluster import EARLIEST, LATEST, NO_ID, UNKNOWN_TOPIC, Cluster, ClusterTopic
-from logfs.kafka.fetcher import Fetcher, Owner
+from logfs.kafka.copying import ClusterCopy
+from logfs.kafka.fetcher import Fetcher
 from logfs.kafka.mirrored import MirroredPartition
 from logfs.kafka.selection import OnRecreate, TopicSelection, local_config
 from logfs.kafka.targets import MirrorTarget
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _TICK_S = 0.5
 _NOT_AUTHORIZED = 29
-_SHOW_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Topic:
     noted: str = ""
 
 
-class Mirror:
+class Mirror(ClusterCopy):
     """Mirrors topics of a cluster.
 
     Args:
@@ -78,9 +78,6 @@ class Mirror:
         target: Where its topics go.
         plan: What is to be mirrored.
         say: Called with a line for people when something changes.
-
-    Attributes:
-        owner: What the fetchers tell; its ``stopping`` ends ``run``.
     """
 
     def __init__(
@@ -90,18 +87,12 @@ class Mirror:
         plan: MirrorPlan,
         say: Callable[[str], None],
     ) -> None:
-        self.owner = Owner()
-        self._cluster = cluster
+        super().__init__(cluster, say)
         self._target = target
         self._plan = plan
-        self._say = say
         self._topics: dict[str, _Topic] = {}
         self._fetchers: dict[int, Fetcher] = {}
         self._missing: set[str] = set()
-        self._shown_s = 0.0
-        self._is_ready = False
-        self.when_ready: Callable[[], None] = lambda: None
-        self.when_alive: Callable[[str], None] = lambda _text: None
 
     def run(self) -> None:
         """Mirror until told to stop, or until everything is there.
@@ -322,27 +313,16 @@ class Mirror:
 
     # Between looks
 
-    def _tick(self) -> None:
-        refusal, self.owner.refusal = self.owner.refusal, None
-        if refusal is not None:
-            if not self._is_ready:
-                raise refusal
-            self._say(str(refusal))
+    def _keep_up(self) -> None:
         self._target.keep_up()
-        partitions = self.partitions
-        answered = [one for one in partitions if one.contact_ms or one.failure or one.is_done]
-        if not self._is_ready and (len(answered) == len(partitions) or not partitions):
-            self._is_ready = True
-            self.when_ready()
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= _SHOW_EVERY_S:
-            self._shown_s = now_s
-            self.when_alive(self.summary())
-            self._show()
-        if (self._plan.until_now and all(one.is_done or one.failure for one in partitions)) or (
-            self._topics and len(self.failures) and not self._goes_on()
-        ):
-            self.owner.stopping.set()
+
+    def _has_begun(self) -> bool:
+        return all(one.contact_ms or one.failure or one.is_done for one in self.partitions)
+
+    def _has_ended(self) -> bool:
+        if self._plan.until_now and all(one.is_done or one.failure for one in self.partitions):
+            return True
+        return bool(self._topics) and len(self.failures) > 0 and not self._goes_on()
 
     def _goes_on(self) -> bool:
         """Whether something is left to mirror, or may come."""

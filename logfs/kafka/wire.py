@@ -20,7 +20,6 @@ from collections import deque
 from typing import Any, TypeAlias
 
 import kafka.errors
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -186,6 +185,8 @@ class Connection:
             return
 
     def _log_in(self) -> None:
+        from kafka.net.sasl import get_sasl_mechanism  # it takes long to load
+
         settings = self._settings
         name = str(settings.sasl_mechanism)
         answer = self.call(SaslHandshakeRequest(mechanism=name), SaslHandshakeResponse, 1)

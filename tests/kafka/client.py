@@ -91,7 +91,7 @@ class Client:
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the node that leads a partition; -1: none does now."""
         found = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]
-        return found.partitions[partition].leader
+        return int(found.partitions[partition].leader)
 
     def in_sync(self, topic: str, partition: int = 0) -> list[int]:
         """Return the nodes whose replicas of a partition are in sync."""

@@ -19,7 +19,7 @@ from tests.processes import Process, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
 START_MS = 1_700_000_000_000
-UNCLEAN = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
+UNCLEAN: dict[str, str] = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ class Election:
         self.client = Client(brokers.bootstrap, replicas=2)
         self.topic = topic
         self._brokers = brokers
-        self.client.create_topic(topic, **UNCLEAN)
+        self.client.create_topics({topic: UNCLEAN})
         wait_until(lambda: len(self.client.in_sync(topic)) == 2, "both are in sync")
         self._leader = brokers.wait_for_leader(self.client, topic)
         (self.follower,) = set(self.client.in_sync(topic)) - {self._leader}
@@ -179,7 +179,7 @@ def test_a_forward_is_killed_while_leaders_are_killed(
     writing.start()
     process = Process("forward", tmp_path / "log")
     to = f"kafka://{brokers.bootstrap}"
-    command = [*COMMAND, "forward", data / "shipped", "--to", to, "-X", "linger.ms=0"]
+    command = [*COMMAND, "forward", str(data / "shipped"), "--to", to, "-X", "linger.ms=0"]
     command += ["-X", "reconnect.backoff.ms=50", "-X", "reconnect.backoff.max.ms=500"]
     for _ in range(6):
         leader = brokers.wait_for_leader(client, "shipped")

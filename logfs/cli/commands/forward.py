@@ -116,8 +116,8 @@ def _job(
     until: str | None,
     **texts: str,
 ) -> "ForwardJob":
+    from logfs.cli.cluster_clients import properties_of
     from logfs.cli.forward_jobs import ForwardJob
-    from logfs.cli.mirror_jobs import properties_of
 
     with failures.about(command_config or to):
         properties = properties_of(Path(command_config) if command_config else None, options)

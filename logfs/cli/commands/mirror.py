@@ -119,13 +119,14 @@ def _job(  # noqa: PLR0913 - the options of the command
 ) -> "MirrorJob":
     """Return what the options ask for."""
     from logfs.cli import mirror_jobs
+    from logfs.cli.cluster_clients import properties_of
 
     with failures.about(command_config or brokers):
         file = Path(command_config) if command_config else None
         return mirror_jobs.MirrorJob(
             topics=tuple(topics),
             brokers=brokers,
-            properties=mirror_jobs.properties_of(file, options, rack),
+            properties=properties_of(file, options, rack),
             start=start,
             keep=keep,
             prefix=prefix,
