@@ -25,7 +25,7 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
             /    |    \  \
            fs    |  spark  kafka   pyfuse3 and trio; Spark's data source; Kafka clusters
             \    |    /  /
-             \ library  /        partitions for programs
+             \ library  /        partitions for programs; aio: for trio and asyncio
      machine, client, arrow      clocks, mounts; a connection to the daemon; record batches
                  |
               control           the requests to the daemon, as bytes
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from logfs.library.scan import Scan, scan
     from logfs.library.store import Store, open_store
     from logfs.library.store import open_partition as open  # noqa: A004 - as gzip.open is called
+    from logfs.library.topic import Topic
     from logfs.records.record import Record
     from logfs.types import IsolationLevel
 
@@ -62,6 +63,7 @@ _WHERE = {
     "Partition": ("logfs.library.partition", "Partition"),
     "Consumer": ("logfs.library.consumer", "Consumer"),
     "ConsumerRecord": ("logfs.library.consumer", "ConsumerRecord"),
+    "Topic": ("logfs.library.topic", "Topic"),
     "scan": ("logfs.library.scan", "scan"),
     "Scan": ("logfs.library.scan", "Scan"),
     "Store": ("logfs.library.store", "Store"),
@@ -84,6 +86,7 @@ __all__ = [
     "Record",
     "Scan",
     "Store",
+    "Topic",
     "open",
     "open_store",
     "scan",

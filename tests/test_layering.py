@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "library": {
         *("errors", "types", "config", "records", "disk", "log", "client", "machine", "arrow"),
     },
+    "aio": {"errors", "types", "records", "library"},
     "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control", "machine"},
     "spark": {
         *("errors", "types", "config", "records", "disk", "log", "client", "machine", "arrow"),
@@ -48,24 +49,28 @@ MAY_IMPORT = {
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
 
-SHELL = frozenset({"client", "machine", "library", "fs", "spark", "kafka", "cli"})
+SHELL = frozenset({"client", "machine", "library", "aio", "fs", "spark", "kafka", "cli"})
 """The layers that may see the clock, chance and the world outside; below they are arguments."""
 DISK = frozenset({"disk"})
 NOWHERE = frozenset[str]()
 
 ONLY_IN: dict[str, frozenset[str]] = {
     # Every package from outside.
-    **dict.fromkeys(["pyfuse3", "trio", "prometheus_client"], frozenset({"fs"})),
+    **dict.fromkeys(["pyfuse3", "prometheus_client"], frozenset({"fs"})),
+    "trio": frozenset({"fs", "aio"}),
+    **dict.fromkeys(["asyncio", "sniffio"], frozenset({"aio"})),
     **dict.fromkeys(["pyspark", "numpy", "pyiceberg"], frozenset({"spark"})),
     # An extra: the library imports logfs.arrow in functions only.
     "pyarrow": frozenset({"arrow", "spark"}),
+    # The library names its type only, for type checkers.
+    "polars": frozenset({"arrow", "library"}),
     **dict.fromkeys(["crc32c", "cramjam"], frozenset({"records"})),
     # Extras, imported when a store is opened.
     **dict.fromkeys(["obstore", "boto3", "botocore"], DISK),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),
     **dict.fromkeys(["kafka", "ssl"], frozenset({"kafka"})),
     # Of the standard library.
-    **dict.fromkeys(["asyncio", "unittest"], NOWHERE),
+    "unittest": NOWHERE,
     **dict.fromkeys(["random", "secrets", "socket", "subprocess", "time"], SHELL),
     **dict.fromkeys(["os.environ", "os.getenv", "os.urandom"], SHELL),
     **dict.fromkeys(["pathlib", "shutil", "tempfile"], SHELL | DISK),

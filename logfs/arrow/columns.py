@@ -37,6 +37,12 @@ BYTES = frozenset({"key", "value"})
 """Columns that can be read as text."""
 
 
+def with_time(columns: Sequence[ArrowColumn]) -> tuple[ArrowColumn, ...]:
+    """Return columns and the timestamp, by which partitions are merged."""
+    time = BY_NAME["timestamp"]
+    return (*columns, *(() if time in columns else (time,)))
+
+
 def named(names: Iterable[str] | None) -> tuple[ArrowColumn, ...]:
     """Return columns by their names, all of them for None.
 

@@ -1,5 +1,6 @@
 """The target of ``logfs append``: its PATH and options parsed, the topic created if necessary."""
 
+from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.cli.parameters import VIEWS, view_of_suffix
@@ -13,6 +14,7 @@ from logfs.library.places import Place
 from logfs.log.lines.form import LineForm
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
 from logfs.machine.host import LOCAL_ZONE
+from logfs.records.linetimes import LineTimes
 from logfs.records.record import Header
 from logfs.types import MAX_PARTITIONS, View
 
@@ -23,16 +25,27 @@ _TAB = "\\t"
 
 
 class AppendTarget(NamedTuple):
-    """Where lines are appended; without a partition the key of each line decides."""
+    """Where lines are appended; without a partition the key of each line decides.
+
+    Attributes:
+        times: Finds the times of lines of text; None: the time of the append applies.
+    """
 
     topic: str
     partition: int | None
     form: LineForm
+    times: LineTimes | None = None
+
+    @property
+    def appended(self) -> tuple[str, int | None, LineForm]:
+        """What an appender gets: lines with their times are .jsonl."""
+        form = self.form if self.times is None else LineForm(View.JSONL, b"", self.form.headers)
+        return self.topic, self.partition, form
 
     @property
     def has_timestamps(self) -> bool:
         """Whether lines may contain timestamps, which retention may find too old."""
-        return self.form.view is View.JSONL
+        return self.form.view is View.JSONL or self.times is not None
 
 
 def parse_target(
@@ -75,6 +88,26 @@ def parse_target(
     if b"\n" in delimiter:
         raise UnknownNameError("--key-delimiter has a newline, which ends every line")
     return AppendTarget(topic, partition, LineForm(view, delimiter, headers))
+
+
+def with_times(target: AppendTarget, form: str, zone: tzinfo, now_ms: int) -> AppendTarget:
+    """Return a target that takes the times out of the lines.
+
+    Args:
+        form: Of the times; see ``LineTimes``.
+        zone: Of times that name none.
+
+    Raises:
+        InvalidConfigError: The form is no time, or the lines are not text.
+    """
+    if target.form.view is not View.TEXT:
+        raise InvalidConfigError(
+            "--timestamp-format is for text: .jsonl has timestamps already, .tsv has none"
+        )
+    try:
+        return target._replace(times=LineTimes(form, zone, now_ms))
+    except ValueError as error:
+        raise InvalidConfigError(f"--timestamp-format {error}") from None
 
 
 def prepare(topics: "Topics", target: AppendTarget, *, create: bool) -> None:

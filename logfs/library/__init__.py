@@ -6,6 +6,7 @@
     partition           one partition: append, read, follow
     producer            producers: exactly once, transactions
     records, points     records and points in a log as a program gives them
+    topic               all partitions of one: appends by key, reads by time
     groups              what consumer groups have committed; consumer: reads from there on
     cursor              iterators over records
     scan                many partitions as Arrow record batches

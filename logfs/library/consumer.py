@@ -118,6 +118,21 @@ class Consumer(Closeable):
             self._positions[one] = records[-1].offset + 1
             yield one, records
 
+    def follow_lists(self, *, timeout: float | None = None) -> Iterator[list[ConsumerRecord]]:
+        """Iterate over lists of records; an empty one after each wait, of a second at most.
+
+        Positions do not change: call ``note`` for each record.
+        """
+        for (topic, partition), records in self._batches(timeout, ticks=True):
+            yield [
+                ConsumerRecord(topic, partition, offset, timestamp, key, value, headers)
+                for offset, timestamp, key, value, headers in records
+            ]
+
+    def note(self, record: ConsumerRecord) -> None:
+        """Note that a record was returned: ``commit`` includes it."""
+        self._positions[TopicPartition(record.topic, record.partition)] = record.offset + 1
+
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Continue a partition at an offset; an iterator that is in use ends its list first.
 
@@ -157,7 +172,9 @@ class Consumer(Closeable):
             self._watch.close()
             self._source.close()
 
-    def _batches(self, timeout_s: float | None) -> Iterator[tuple[TopicPartition, list[_Record]]]:
+    def _batches(
+        self, timeout_s: float | None, *, ticks: bool = False
+    ) -> Iterator[tuple[TopicPartition, list[_Record]]]:
         for one, cursor in self._cursors.items():
             if cursor.offset != self._positions[one]:  # an iterator ended inside a list of records
                 self._cursors[one] = cursor.at(self._positions[one])
@@ -179,6 +196,8 @@ class Consumer(Closeable):
                     return
             is_settling = any(cursor.is_settling for cursor in self._cursors.values())
             self._watch.wait(min(left_s, SETTLING_S if is_settling else LOOK_S))
+            if ticks:
+                yield TopicPartition("", 0), []
 
     def _coming(self, one: TopicPartition) -> Iterator[list[_Record]]:
         """Yield what a partition has now; a deleted one is left out from there on."""

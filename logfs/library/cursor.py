@@ -110,13 +110,16 @@ def follow_batches(
     stop: Point | None,
     timeout_s: float | None,
     is_over: Callable[[], bool],
+    *,
+    ticks: bool = False,
 ) -> Iterator[list[Record]]:
-    """Yield present and new records, in lists that are never empty.
+    """Yield present and new records, in lists that are never empty without ``ticks``.
 
     Args:
         watch: Watches the directories of the partition; closed at the end.
         stop: End at this point when a record reaches it; None: never.
         timeout_s: End when no record has come for so many seconds; None: never.
+        ticks: Yield an empty list after each wait, which takes ``LOOK_S`` at most.
         is_over: Called when no record is left to yield; True ends the iterator.
     """
     with watch:
@@ -137,3 +140,5 @@ def follow_batches(
             if not has_more:
                 longest_s = SETTLING_S if cursor.is_settling else LOOK_S
                 watch.wait(min(left_s, longest_s))
+                if ticks:
+                    yield []

@@ -290,8 +290,12 @@ class Partition(Closeable):
         stop: Point | None = None,
         *,
         timeout: float | None = None,
+        ticks: bool = False,
     ) -> Iterator[list[Record]]:
-        """Iterate over records in lists of those that have come; see ``follow``."""
+        """Iterate over records in lists of those that have come; see ``follow``.
+
+        With ``ticks`` there is also an empty list after each wait, of a second at most.
+        """
         log, offset = self._locate(start)
         limit = None if stop is None else point_of(stop, self._zone)
         watch = Watch()
@@ -299,7 +303,7 @@ class Partition(Closeable):
         cursor = Cursor(self._source, log, offset, self.isolation_level)
         with self._lock:
             self._watches.add(watch)
-        return follow_batches(cursor, watch, limit, timeout, lambda: self._is_closed)
+        return follow_batches(cursor, watch, limit, timeout, lambda: self._is_closed, ticks=ticks)
 
     # Consumer groups
 

@@ -2,9 +2,9 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from logfs.errors import BadSelectorError, DeletedError, ExtraMissingError, InvalidConfigError
 from logfs.library.owner import shown_level
@@ -15,17 +15,23 @@ from logfs.library.stored_partitions import Directories, SeenLog, check_root, no
 from logfs.library.table_path import LogsPath, parse_path
 from logfs.library.zones import zone_of
 from logfs.log.reading import address
-from logfs.log.reading.address import AtByte, Earliest, Latest
+from logfs.log.reading.address import AtByte, AtOffset, Earliest, Latest, Moment
 from logfs.log.scanning.ranges import OffsetRange
 from logfs.machine.packages import how_to_add
 from logfs.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
+    from polars import LazyFrame
+
     from logfs.arrow.columns import ArrowColumn
+    from logfs.arrow.pruning import Limits
     from logfs.arrow.reading import RecordBatch, RecordBatchReader, Schema
     from logfs.disk.vfs import Disk
 
 logger = logging.getLogger(__name__)
+
+Bounds: TypeAlias = tuple[address.Point, address.Point]
+Range: TypeAlias = tuple[SeenLog, OffsetRange]
 
 
 class Scan:
@@ -36,7 +42,7 @@ class Scan:
     the records that are there at that time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the arguments of ``scan``
         self,
         source: LogsPath,
         selection: Selection,
@@ -44,6 +50,8 @@ class Scan:
         columns: "tuple[ArrowColumn, ...]",
         text: frozenset[str],
         level: IsolationLevel,
+        *,
+        merged: bool,
     ) -> None:
         self._source = source
         self._selection = selection
@@ -51,6 +59,7 @@ class Scan:
         self._columns = columns
         self._text = text
         self._level = level
+        self._merged = merged
         self._directories = Directories(source.roots, level)
         self.partitions()
 
@@ -70,28 +79,93 @@ class Scan:
         return self._selection.choose(self._directories.partitions())
 
     def read_arrow(self) -> "RecordBatchReader":
-        """Return a reader of the present records, partition by partition, each in offset order.
+        """Return a reader of the present records: partition by partition, or merged by time.
 
-        One batch is in memory at a time, 4 MiB unless a record is larger. A reader is read once.
+        One batch is in memory at a time, 4 MiB unless a record is larger; one of each partition if
+        they are merged. A reader is read once.
 
         Raises:
             NoSuchTopicError, NoSuchPartitionError, CorruptRecordError, OSError: The partitions
                 cannot be looked up. The reader raises CorruptRecordError after the records before
                 the damage.
         """
+        ranges = self._ranges([(self._start, self._stop)])
+        if not self._merged:
+            return _reader(self.schema, self._batches(ranges, self._columns))
+        from logfs.arrow.columns import with_time
+        from logfs.arrow.merging import merged
+
+        columns = with_time(self._columns)
+        streams = [self._batches([one], columns) for one in ranges]
+        return _reader(self.schema, merged(self.schema, streams))
+
+    def lazy(self, *, sorted_times: bool = False) -> "LazyFrame":
+        """Return a lazy frame of Polars over the scan, which is read when it is collected.
+
+        Columns that a query does not need are not decoded. Of a filter, comparisons of ``offset``
+        and ``timestamp`` with constants become look-ups in the indexes: ``filter(pl.col("offset")
+        >= 1000)`` reads nothing before that offset. An upper limit of ``timestamp`` ends the read
+        only with ``sorted_times``. Other filters are applied batch by batch.
+
+        Args:
+            sorted_times: The timestamps in each partition never go back, as with
+                ``message.timestamp.type=LogAppendTime``. Where they do, records would be missing.
+
+        Raises:
+            ExtraMissingError: Polars is missing.
+            InvalidConfigError: The scan is merged.
+        """
+        if self._merged:
+            raise InvalidConfigError(
+                "a merged scan has no lazy frame: leave out merged, and sort the frame by timestamp"
+            )
+        try:
+            from logfs.arrow.lazy import lazy_frame
+
+            return lazy_frame(
+                self.schema,
+                lambda names, limits: self._limited(names, limits, sorted_times=sorted_times),
+            )
+        except ImportError as error:
+            raise ExtraMissingError(
+                f"a lazy frame takes polars, version 1.20 or later ({error}): install it with pip"
+            ) from error
+
+    def _limited(
+        self, names: Sequence[str], limits: "Limits", *, sorted_times: bool
+    ) -> "Iterator[RecordBatch]":
+        """Return the batches with some columns, and at least the records within limits."""
+        from logfs.arrow.columns import named
+
+        bounds: list[Bounds] = [(self._start, self._stop)]
+        bounds.append((AtOffset(max(limits.first, 0)), AtOffset(max(limits.stop, 0))))
+        if limits.since_ms is not None:
+            bounds.append((Moment(limits.since_ms), Latest()))
+        if sorted_times and limits.until_ms is not None:
+            bounds.append((Earliest(), Moment(limits.until_ms + 1)))
+        return self._batches(self._ranges(bounds), named(names))
+
+    def _ranges(self, bounds: "Sequence[Bounds]") -> "list[Range]":
+        """Return the offsets of each partition that are within all bounds."""
         logs = self._directories.look(self.partitions())
-        at = now_ms()
-        ranges = [(log, _range(log, self._start, self._stop, at)) for log in logs.values()]
-        return _reader(self.schema, self._batches(ranges))
+        at, found = now_ms(), []
+        for log in logs.values():
+            within = [_range(log, start, stop, at) for start, stop in bounds]
+            first, end = max(one.start for one in within), min(one.end for one in within)
+            found.append((log, within[0]._replace(start=first, end=max(first, end))))
+        return found
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:  # noqa: ANN401 - a capsule
         """Return the present records as an Arrow stream, for other libraries."""
         return self.read_arrow().__arrow_c_stream__(requested_schema)
 
-    def _batches(self, ranges: list[tuple[SeenLog, OffsetRange]]) -> "Iterator[RecordBatch]":
+    def _batches(
+        self, ranges: "Sequence[Range]", columns: "tuple[ArrowColumn, ...]"
+    ) -> "Iterator[RecordBatch]":
+        text = self._text & {column.name for column in columns}
         for log, offsets in ranges:
             disk, on_loss = log.stored.disk, _loss(log.stored.disk, offsets, log.root)
-            yield from _read(disk, offsets, self._columns, self._text, self._level, on_loss)
+            yield from _read(disk, offsets, columns, text, self._level, on_loss)
 
     def __repr__(self) -> str:
         return f"<logfs.Scan of {','.join(self._source.roots)}>"
@@ -106,6 +180,7 @@ def scan(  # noqa: PLR0913 - an argument for each part of a range
     columns: Iterable[str] | None = None,
     text: bool | Iterable[str] = False,
     isolation_level: str | None = None,
+    merged: bool = False,
 ) -> Scan:
     """Return records of many partitions as an Arrow table, which is read when it is used.
 
@@ -125,6 +200,8 @@ def scan(  # noqa: PLR0913 - an argument for each part of a range
         text: True: key and value are strings, which have to be UTF-8; or the names of one or both.
         isolation_level: ``read_uncommitted``, ``read_committed`` or ``high_watermark``; None: what
             the mount shows if a daemon serves the directory, else all records.
+        merged: Merge the partitions by their timestamps, each in the order of its offsets; else
+            they follow each other.
 
     Raises:
         NoDataDirectoryError: No leading part of the path is a data directory or a mount point.
@@ -145,7 +222,7 @@ def scan(  # noqa: PLR0913 - an argument for each part of a range
     end = _point("stop", stop, where.end if where else None, zone) or Latest()
     level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
     selection = _selection(source, topics)
-    return Scan(source, selection, (begin, end), named(columns), texts(text), level)
+    return Scan(source, selection, (begin, end), named(columns), texts(text), level, merged=merged)
 
 
 def partition_reader(

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
 from logfs.library.consumer import Consumer, ConsumerAccess
-from logfs.library.directory import check_exists, partitions_of
+from logfs.library.directory import check_exists, no_topic, partitions_of
 from logfs.library.followed_directory import FollowedDirectory
 from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
@@ -15,6 +15,7 @@ from logfs.library.owner import data_directory, shown_level
 from logfs.library.partition import Partition, PartitionPlace
 from logfs.library.places import DirectoryKind, Place, kind_of, locate
 from logfs.library.points import Point, point_of
+from logfs.library.topic import Topic
 from logfs.library.writer import Writer
 from logfs.library.zones import zone_of
 from logfs.log.groups.coding import check_group
@@ -62,6 +63,20 @@ class Store(Closeable):
         if found is None or found.is_closed:
             found = self._partitions[key] = self._open(*key, ExitStack())
         return found
+
+    def topic(self, name: str, *, isolation_level: str | None = None) -> Topic:
+        """Return all partitions of a topic; its appends are distributed by their keys.
+
+        Raises:
+            NoSuchTopicError: The topic does not exist.
+            LogOfflineError: A partition cannot be loaded.
+        """
+        self._check_open()
+        numbers = partitions_of(reading_disk(self._place, {name})).get(name)
+        if numbers is None:
+            raise no_topic(name)
+        partitions = [self.partition(name, n, isolation_level=isolation_level) for n in numbers]
+        return Topic(name, partitions, self._zone)
 
     def consumer(
         self,

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from logfs.records.record import Header
 
 
-@click.command()
+class _AppendCommand(click.Command):
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the formats of times."""
+        from logfs.records.linetimes import FORMAT_TABLE
+
+        with formatter.section("FORMAT of --timestamp-format"):
+            formatter.write_dl(FORMAT_TABLE)
+
+
+@click.command(cls=_AppendCommand)
 @click.argument("path")
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option(
@@ -40,6 +49,13 @@ if TYPE_CHECKING:
     "escaped. For text only.",
 )
 @header_option("Add a header to every record; may be given several times.")
+@click.option(
+    "--timestamp-format",
+    "time_form",
+    metavar="FORMAT",
+    help="Take the time of each record out of its line, in a format of the table below; default: "
+    "the time of the append. A line without a time has that of the line before it. For text only.",
+)
 @click.option(
     "--create", is_flag=True, help="Create the topic, or the partition, if it is missing."
 )
@@ -59,6 +75,7 @@ def append(  # noqa: PLR0913 - options
     form: str | None,
     key_delimiter: str | None,
     headers: "tuple[Header, ...]",
+    time_form: str | None,
     flush_every: int | None,
     *,
     create: bool,
@@ -83,6 +100,7 @@ def append(  # noqa: PLR0913 - options
     Examples:
         logfs append /var/lib/logfs/orders/0 orders.txt
         zcat old.log.gz | logfs append /mnt/logs/web/0 --header host=web1
+        logfs append /var/lib/logfs/old --timestamp-format '%d/%b/%Y:%H:%M:%S %z' access.log --create
         logfs append /mnt/logs/users --key-delimiter : /etc/passwd
         logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
     """  # noqa: D301 - click's mark for text it does not fill
@@ -93,6 +111,8 @@ def append(  # noqa: PLR0913 - options
     with failures.about(path):
         place = locate_local(path, may_begin=create)
         target = parse_target(place, form, key_delimiter, headers)
+        if time_form is not None:
+            target = _with_times(place, target, time_form)
     names = files or (STDIN,)
     total = check_files(names)
     flush_every = flush_every or (AT_THE_END if durable else None)
@@ -112,6 +132,14 @@ def append(  # noqa: PLR0913 - options
         click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
     elif sys.stderr.isatty():
         click.echo(f"{path}: {_so_far(summary)}", err=True)
+
+
+def _with_times(place: Place, target: "AppendTarget", form: str) -> "AppendTarget":
+    from logfs.cli.append_target import with_times
+    from logfs.library.zones import zone_of
+    from logfs.machine.host import system_clock
+
+    return with_times(target, form, zone_of(place), system_clock().now_ms())
 
 
 def _add_remedy(error: RecordTooLargeError, topic: str) -> None:
@@ -156,7 +184,9 @@ class _Append(NamedTuple):
 
         prepare(StoredTopics(self.place.root, store), self.target, create=self.options.create)
         is_durable = self.options.flush_every is not None
-        with closing(StoreAppender(store, *self.target, is_durable=is_durable)) as appender:
+        with closing(
+            StoreAppender(store, *self.target.appended, is_durable=is_durable)
+        ) as appender:
             self._run(appender)
         if self.target.has_timestamps:
             now_ms = system_clock().now_ms()
@@ -169,7 +199,7 @@ class _Append(NamedTuple):
         from logfs.machine.host import system_clock
 
         prepare(daemon, self.target, create=self.options.create)
-        self._run(DaemonAppender(daemon, *self.target))
+        self._run(DaemonAppender(daemon, *self.target.appended))
         if self.target.has_timestamps:
             now_ms, first = system_clock().now_ms(), self.target.partition or 0
             _warn(self.path, daemon.overview(self.target.topic, first, now_ms).expired)
@@ -181,12 +211,17 @@ class _Append(NamedTuple):
         from logfs.library.topics import MountedTopics
 
         prepare(MountedTopics(point), self.target, create=self.options.create)
-        with closing(MountAppender(point, *self.target)) as appender:
+        with closing(MountAppender(point, *self.target.appended)) as appender:
             self._run(appender)
 
     def _run(self, appender: "LineAppender") -> None:
         from logfs.cli.append_files import append_files
 
+        if self.target.times is not None:
+            from logfs.cli.timed_lines import TimedAppender
+
+            delimiter = self.target.form.key_delimiter
+            appender = TimedAppender(appender, self.target.times, delimiter)
         with _progress(self.options.total, is_shown=self.options.is_shown) as report:
             append_files(
                 self.names,
