@@ -2,7 +2,7 @@
 
 Polars gives an expression to a source of records, which it can write as JSON. Comparisons of the
 columns ``offset`` and ``timestamp`` with constants, and conjunctions of them, are understood.
-Whatever else there is, also the JSON of another version, limits nothing: the filter is applied to
+Any other part, also the JSON of another version, limits nothing: the filter is applied to
 the records in any case, so it only costs time.
 """
 

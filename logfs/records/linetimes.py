@@ -1,7 +1,7 @@
 """The times that lines of a log contain, in a format of strptime(3). Pure.
 
-The format is looked for anywhere in a line, and the first match applies. Zones, months and days are
-in English, whatever the locale is. A year that the format does not have is the one that puts the
+The format is looked for anywhere in a line, and the first match applies. Months and days are
+in English, in any locale. A year that the format does not have is the one that puts the
 time at most a day after now.
 """
 

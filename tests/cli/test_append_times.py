@@ -27,7 +27,7 @@ def ms(*parts: int) -> int:
         ("epoch-ms", b'{"t":1700000000123}', 1_700_000_000_123),
         ("%s", b"1700000000 x", 1_700_000_000_000),
         ("%s.%f", b"[1700000000.25]", 1_700_000_000_250),
-        ("%d/%b/%Y:%H:%M:%S %z", b'1.2.3.4 - [19/Nov/2026:10:00:07 +0100] "GET', ms(2026, 11, 19, 9, 0, 7)),
+        ("%d/%b/%Y:%H:%M:%S %z", b"[19/Nov/2026:10:00:07 +0100] GET", ms(2026, 11, 19, 9, 0, 7)),
         ("%b %d %H:%M:%S", b"Nov  9 10:00:00 host", ms(2026, 11, 9, 9)),
         ("%b %e %T", b"Dec 24 10:00:00 host", ms(2025, 12, 24, 9)),
         ("%b %d %H:%M", b"Feb 29 10:00 host", ms(2024, 2, 29, 9)),
@@ -43,7 +43,7 @@ def test_times_are_found_in_lines(form: str, line: bytes, expected: int | None) 
 
 @pytest.mark.parametrize("form", ["", "%Q", "%Y", "%Y-%m-%d", "%Y %Y", "iso8601", "%"])
 def test_a_format_that_makes_no_time_is_refused(form: str) -> None:
-    with pytest.raises(ValueError, match="time|twice"):
+    with pytest.raises(ValueError, match=r"time|twice"):
         LineTimes(form, UTC, NOW_MS)
 
 

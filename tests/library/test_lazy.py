@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def rows(data: Path, **arguments: object) -> Iterator[tuple[int, int, int]]:
+def rows(data: Path, **arguments: object) -> Iterator[tuple[datetime, int, int]]:
     scan = logfs.scan(data, columns=["offset", "partition", "timestamp"], **arguments)  # type: ignore[arg-type]
     for batch in scan.read_arrow():
         columns = [batch.column(name).to_pylist() for name in ("timestamp", "partition", "offset")]
@@ -45,9 +45,10 @@ def test_a_merged_scan_keeps_the_order_of_partitions_and_of_times(data: Path) ->
     plain, merged = list(rows(data)), list(rows(data, merged=True))
     assert sorted(plain) == sorted(merged)
     assert plain != merged
-    highest, keyed = {n: datetime.min.replace(tzinfo=UTC) for n in range(3)}, []
+    highest: dict[int, datetime] = {}
+    keyed = []
     for time, number, offset in plain:
-        highest[number] = max(highest[number], time)
+        highest[number] = max(highest.get(number, time), time)
         keyed.append((highest[number], number, offset))
     expected = [(number, offset) for _, number, offset in sorted(keyed)]
     assert [(number, offset) for _, number, offset in merged] == expected

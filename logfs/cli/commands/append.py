@@ -69,7 +69,7 @@ class _AppendCommand(click.Command):
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the offsets and sizes as a JSON object."
 )
-def append(  # noqa: PLR0913 - options
+def append(  # noqa: PLR0913, PLR0917 - options
     path: str,
     files: tuple[str, ...],
     form: str | None,
@@ -100,7 +100,7 @@ def append(  # noqa: PLR0913 - options
     Examples:
         logfs append /var/lib/logfs/orders/0 orders.txt
         zcat old.log.gz | logfs append /mnt/logs/web/0 --header host=web1
-        logfs append /var/lib/logfs/old --timestamp-format '%d/%b/%Y:%H:%M:%S %z' access.log --create
+        logfs append /srv/old/web --timestamp-format '%d/%b/%Y:%H:%M:%S %z' access.log
         logfs append /mnt/logs/users --key-delimiter : /etc/passwd
         logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
     """  # noqa: D301 - click's mark for text it does not fill
