@@ -61,17 +61,17 @@ _WITHOUT_MEANING = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
+_OF_CREATE_TABLE = (
+    "Spark gives a source no options of CREATE TABLE; use CREATE TEMPORARY VIEW … USING logfs "
+    "OPTIONS (path '…')"
+)
 _REFUSED = {
     "kafka.auto.offset.reset": "where to begin is said by startingOffsets",
     "kafka.key.deserializer": "keys are read as bytes: cast them",
     "kafka.value.deserializer": "values are read as bytes: cast them",
     "kafka.enable.auto.commit": "no offsets are committed",
     "kafka.interceptor.classes": "nothing can come between",
-    **dict.fromkeys(
-        ("owner", "location"),
-        "Spark gives a source no options of CREATE TABLE; use CREATE TEMPORARY VIEW … USING logfs "
-        "OPTIONS (path '…')",
-    ),
+    **dict.fromkeys(("owner", "location"), _OF_CREATE_TABLE),
 }
 _OF_A_BATCH = ("to", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _KAFKAS = "kafka."
@@ -113,6 +113,10 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
         for name in _OF_A_BATCH:
             if name in given:
                 raise InvalidConfigError(f"{name} is no option of a stream, which has no end")
+    if not options:  # of a table that was created with a schema
+        raise InvalidConfigError(
+            f'a path is missing: expected .load("/var/lib/logfs"). {_OF_CREATE_TABLE}'
+        )
     source = parse_path(given.get("path"), zone)
     selection = parse_selection(given)
     default = Latest() if is_stream else Earliest()

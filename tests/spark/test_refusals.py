@@ -1,6 +1,7 @@
 """Options and paths that make no sense are refused in one line that says what would."""
 
 import json
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
+from logfs.spark.options import parse_options
 from tests.spark.logs import START_MS, Logs
 from tests.spark.reading import places
 
@@ -42,6 +44,11 @@ def each(**partitions: int) -> str:
 def test_a_table_of_the_catalog_is_explained(logs: Logs, option: str) -> None:
     with pytest.raises(InvalidConfigError, match="use CREATE TEMPORARY VIEW"):
         places(logs.path, **{option: "x"})
+
+
+def test_a_table_of_the_catalog_with_a_schema_is_explained() -> None:
+    with pytest.raises(InvalidConfigError, match="use CREATE TEMPORARY VIEW"):
+        parse_options({}, UTC, is_stream=False)
 
 
 @pytest.mark.expect_log("startingTimestamp 1700000000 is a time in January or February 1970")

@@ -57,10 +57,22 @@ def load_segments(loader: Loader) -> None:
         if bases[0] <= max(loader.recovery_point(bases[0]), loader.start_offset):
             next_offset = bases[0]  # they were removed: it is durable
     entries = loader.entries
+    takes_sealed = _takes_sealed(loader)
     while len(bases) > len(loader.segments):
         number = len(loader.segments)
         base_offset = bases[number]
         entry = entries.get(base_offset)
+        if (
+            takes_sealed
+            and entry is not None
+            and entry.state is SegmentState.SEALED
+            and number + 1 < len(bases)
+            and loader.kinds[base_offset] >= _INDEX_KINDS
+        ):
+            segment = loader.known_segment(entry)
+            loader.segments.append(segment)
+            ends, next_offset = segment.ends, segment.next_offset
+            continue
         is_next = base_offset == next_offset or loader.table is None
         if entry is None and not is_next and loader.must_recover(_after(bases, number)):
             _set_aside(loader, bases[number:], "the segment before it is lost")
@@ -79,6 +91,21 @@ def load_segments(loader: Loader) -> None:
         ends, next_offset = segment.ends, segment.next_offset
         if entry is not None and entry.next_offset is not None:
             ends, next_offset = ends.at_least(entry.ends), max(next_offset, entry.next_offset)
+
+
+def _takes_sealed(loader: Loader) -> bool:
+    """Whether sealed segments but the last are as the table says, if their indexes are there.
+
+    It is what ``_is_trusted`` would say of each, and takes a third of the time.
+    """
+    context = loader.context
+    return (
+        context.is_clean
+        and loader.tier is None
+        and not loader.scans_all
+        and not loader.is_mirror
+        and loader.topic_partition not in context.compacted
+    )
 
 
 def _end_before_hole(loader: Loader, segment: Segment, following: Sequence[int]) -> None:
