@@ -8,6 +8,7 @@
     records, points     records and points in a log as a program gives them
     topic               all partitions of one: appends by key, reads by time
     groups              what consumer groups have committed; consumer: reads from there on
+    group_lags          the lags of groups; spark_checkpoint: of a streaming query of Spark
     cursor              iterators over records
     scan                many partitions as Arrow record batches
     selection           which topics and partitions are read                                 pure

@@ -10,6 +10,7 @@ import pytest
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import DataLossError, InvalidConfigError, NoSuchTopicError
+from logfs.library.spark_checkpoint import read_checkpoint
 from logfs.log.checkpoints import write_offsets
 from logfs.log.names import LOG_START_OFFSET_CHECKPOINT
 from logfs.types import TopicPartition
@@ -279,6 +280,8 @@ def test_spark_goes_on_from_its_checkpoint(logs: Logs, table: "DataFrame", tmp_p
     assert read_now(table, tmp_path / "checkpoint") == [[4, 5]]
     offset = (tmp_path / "checkpoint" / "offsets" / "2").read_text().splitlines()[-1]
     assert json.loads(offset) == {"t": {"0": 10, "1": 6}}
+    positions = read_checkpoint(tmp_path / "checkpoint")
+    assert {str(one): at.offset for one, at in positions.items()} == {"t/0": 10, "t/1": 6}
 
 
 def test_spark_reads_all_of_it_once(table: "DataFrame", tmp_path: Path) -> None:

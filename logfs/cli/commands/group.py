@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from logfs.cli import failures
+from logfs.cli.group_tables import format_age, format_commit, format_lag, show_positions
 from logfs.cli.terminal import tables
-from logfs.cli.terminal.quantities import format_duration
 from logfs.cli.terminal.tables import TableColumn
 from logfs.errors import NoSuchGroupError, UnknownNameError
 from logfs.library.places import Place, locate
@@ -71,7 +71,7 @@ def list_groups(path: str, *, as_json: bool) -> None:
     tables.show_table(
         columns,
         [
-            [name, str(count), _number(lag), _duration(seconds), _time(committed_ms)]
+            [name, str(count), format_lag(lag), format_age(seconds), format_commit(committed_ms)]
             for name, count, lag, seconds, committed_ms in rows
         ],
     )
@@ -90,29 +90,7 @@ def describe(path: str, name: str, *, as_json: bool) -> None:
     """
     with failures.about(path):
         lags = _lags(path, name)[name]
-    if as_json:
-        click.echo(json.dumps([row.as_json() for row in lags], indent=2, ensure_ascii=False))
-        return
-    columns = [
-        TableColumn("PARTITION"),
-        *(TableColumn(title, is_number=True) for title in ("POSITION", "END", "LAG")),
-        *(TableColumn("LAG-TIME"), TableColumn("COMMITTED"), TableColumn("METADATA")),
-    ]
-    tables.show_table(
-        columns,
-        [
-            [
-                f"{row.topic}/{row.partition}",
-                str(row.position.offset),
-                _number(None if row.lag is None else row.lag.end_offset),
-                _number(None if row.lag is None else row.lag.records),
-                _duration(None if row.lag is None else row.lag.seconds),
-                _time(row.position.committed_ms),
-                row.position.metadata or "-",
-            ]
-            for row in lags
-        ],
-    )
+    show_positions(lags, as_json=as_json)
 
 
 @group.command(cls=_WithSelectors)
@@ -245,15 +223,3 @@ def _summary(
         max(seconds, default=None),
         max((row.position.committed_ms for row in lags), default=None),
     )
-
-
-def _number(number: int | None) -> str:
-    return "-" if number is None else str(number)
-
-
-def _duration(seconds: float | None) -> str:
-    return "-" if seconds is None else "0" if not seconds else format_duration(seconds)
-
-
-def _time(timestamp_ms: int | None) -> str:
-    return "-" if timestamp_ms is None or timestamp_ms < 0 else tables.format_time(timestamp_ms)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import isolation_option
+from logfs.cli.parameters import DIRECTORY, isolation_option
 from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     help="Look up this alone: a time as in selectors (2026-11-20T10:00, -15m, now, epoch "
     "milliseconds), earliest, latest or max-timestamp; may be given several times.",
 )
+@click.option(
+    "--checkpoint",
+    metavar="DIRECTORY",
+    type=DIRECTORY,
+    help="Print where the streaming query of Spark with this checkpoint is, and its lag; conflicts "
+    "with --time and --as-kafka.",
+)
 @click.option("--as-kafka", is_flag=True, help="Print the answers of a broker; see above.")
 @isolation_option("What to look up; default: what the daemon's mount shows, else all records.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
@@ -32,6 +39,7 @@ def offsets(
     path: str,
     times: tuple[str, ...],
     level: "IsolationLevel | None",
+    checkpoint: str | None,
     *,
     as_kafka: bool,
     as_json: bool,
@@ -48,6 +56,9 @@ def offsets(
     segment before the record. --as-kafka prints the broker's answer. The isolation level
     high_watermark is then Kafka's read_uncommitted.
 
+    With --checkpoint POSITION is the offset of the next record of the query, after its last
+    completed batch, LAG the number of offsets after it, and LAG-TIME the age of the record there.
+
     The command reads the files, locks and changes nothing, and does not ask a daemon.
 
     \b
@@ -56,8 +67,14 @@ def offsets(
         logfs offsets /var/lib/logfs/orders
         logfs offsets /var/lib/logfs/orders/0 --time 2026-11-20T10:00 --time -15m
         logfs offsets /mnt/logs/payments --isolation-level read_committed --json
+        logfs offsets /var/lib/logfs --checkpoint /srv/checkpoints/clicks
         logfs offsets /var/lib/kafka/payments/3 --time 1700000000000 --as-kafka
     """  # noqa: D301 - click's mark for text it does not fill
+    if checkpoint is not None:
+        if times or as_kafka:
+            raise click.UsageError("--checkpoint excludes --time and --as-kafka")
+        _show_checkpoint(path, checkpoint, level, as_json=as_json)
+        return
     from logfs.cli.offset_queries import ask
 
     with failures.about(path):
@@ -70,6 +87,25 @@ def offsets(
     for error in unanswered:
         failures.warn(f"{path}: {failures.explain(error)}")
     failures.exit_with(failures.FAILED if unanswered else 0)
+
+
+def _show_checkpoint(
+    path: str, checkpoint: str, level: "IsolationLevel | None", *, as_json: bool
+) -> None:
+    from logfs.cli.group_tables import show_positions
+    from logfs.library.directory import partitions_named
+    from logfs.library.mounted_disk import reading_disk
+    from logfs.library.owner import shown_level
+    from logfs.library.spark_checkpoint import checkpoint_lags, read_checkpoint
+
+    with failures.about(checkpoint):
+        positions = read_checkpoint(checkpoint)
+    with failures.about(path):
+        place = locate(path)
+        named = partitions_named(reading_disk(place), place.address)
+        wanted = {one: at for one, at in positions.items() if named is None or one in named}
+        lags = checkpoint_lags(place, checkpoint, wanted, level or shown_level(place))
+    show_positions(lags, as_json=as_json)
 
 
 def _as_json(answer: "Answer") -> dict[str, Any]:
