@@ -38,6 +38,11 @@ Message: TypeAlias = Any
 """A class of ``kafka.protocol``, which are made at run time, or an object of one."""
 _LENGTH = struct.Struct(">i")
 _FIRST_BUFFER_BYTES = 1 << 20
+_NOT_AN_ANSWER = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+    *(TypeError, ValueError, struct.error),
+)
+"""What kafka-python raises for bytes that are none."""
 _EXPIRES_EARLY = 0.85
 """Part of the time of a login after which a new connection is made."""
 
@@ -174,7 +179,7 @@ class Connection:
             )
             self.send(request, version)
             # Its header has no tags in any version, so that old clients can read the error.
-            answer = ApiVersionsResponse.decode(bytes(self.receive()[4:]), version=version)
+            answer = decode(self.receive(), ApiVersionsResponse, version, has_tags=False)
             if answer.error_code == UNSUPPORTED_VERSION and version:
                 version = 0
                 continue
@@ -221,18 +226,24 @@ class Connection:
             self._expires_s = time.monotonic() + lifetime_ms / 1000 * _EXPIRES_EARLY
 
 
-def decode(frame: memoryview, response: Message, version: int) -> Message:
+def decode(frame: memoryview, response: Message, version: int, *, has_tags: bool = True) -> Message:
     """Decode an answer with its header to a class of ``kafka.protocol``.
+
+    Args:
+        frame: The answer.
+        response: The class.
+        version: Of the answer.
+        has_tags: Its header has tags, if the version is one with tags.
 
     Raises:
         OSError: It does not decode.
     """
     try:
         head = 4
-        if response.flexible_version_q(version):
+        if has_tags and response.flexible_version_q(version):
             head += 1  # no tags
         return response.decode(bytes(frame[head:]), version=version)
-    except (ValueError, IndexError, struct.error, TypeError) as error:
+    except _NOT_AN_ANSWER as error:
         raise OSError(errno.EPROTO, f"{response.__name__} does not decode: {error}") from None
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from logfs.log.forwardfile import ForwardFile, ForwardIdentity, ForwardPosition
+from logfs.machine.disks import disk_of
 from logfs.types import View
 from tests.cli.conftest import Call, fill, open_store
 from tests.log.backups import bytes_below
@@ -202,3 +204,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield point
     finally:
         subprocess.run(["umount", "-l", point], check=True)
+
+
+def test_a_forward_that_was_not_seen_for_a_day_is_named(logfs: Call, data: Path) -> None:
+    disk, hour_ms, out = disk_of(str(data)), 3_600_000, b""
+    where = ForwardIdentity("cluster", "b1:9092", "there", "id", "same", 1, 7, 0, 0)
+    file = ForwardFile.create(disk, "orders-0/logfs.forward-0000002a", where)
+    for hours, is_named in ((23, False), (25, True)):
+        file.report({"state": "forwarding", "reported": now_ms() - hours * hour_ms})
+        _, out, _ = logfs("status", data)
+        assert (b"nothing has forwarded it to kafka://b1:9092/there since" in out) == is_named
+    assert b"retention keeps 100 offsets for that" in out
+    file.hold(ForwardPosition(100))
+    file.close()
+    _, out, _ = logfs("status", data)
+    assert b"nothing has forwarded it" not in out

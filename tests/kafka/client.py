@@ -88,6 +88,10 @@ class Client:
             for partition in range(partitions):
                 self.earliest(name, partition)
 
+    def has_topic(self, name: str) -> bool:
+        """Return whether there is a topic."""
+        return name in self._admin.list_topics(timeout=PATIENCE_S).topics
+
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the node that leads a partition; -1: none does now."""
         found = self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic]

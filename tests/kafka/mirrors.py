@@ -1,11 +1,13 @@
 """A mirror in this process, beside a real broker, and what it has to be equal to."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from logfs.config import StoreConfig
 from logfs.kafka.cluster import EARLIEST, Cluster
 from logfs.kafka.mirroring import Mirror, MirrorPlan
 from logfs.kafka.selection import OnRecreate, TopicSelection
@@ -14,7 +16,9 @@ from logfs.kafka.targets import LocalTarget
 from logfs.library.owner import opened_store
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.machine.host import system_clock
+from logfs.machine.host import current_host, system_clock
+from tests.fakes import FakeDisk
+from tests.mounting import now_ms
 from tests.processes import wait_until
 
 QUICK = {
@@ -32,16 +36,17 @@ def plan_for(bootstrap: str, *topics: str, **changes: object) -> MirrorPlan:
 
 
 class RunningMirror:
-    """A mirror in a thread, with a data directory of its own.
+    """A mirror in a thread, with a data directory, or a disk in memory, of its own.
 
     Attributes:
         store: Its store.
         said: What it has told people.
     """
 
-    def __init__(self, data: Path, plan: MirrorPlan, **properties: str) -> None:
-        data.mkdir(exist_ok=True)
-        self._data = str(data)
+    def __init__(self, data: Path | FakeDisk, plan: MirrorPlan, **properties: str) -> None:
+        if isinstance(data, Path):
+            data.mkdir(exist_ok=True)
+        self._data = data
         settings = ClientSettings.from_properties(QUICK | properties)
         self._cluster = Cluster(parse_bootstrap(f"kafka://{plan.bootstrap}")[0], settings)
         self._plan = plan
@@ -69,7 +74,7 @@ class RunningMirror:
         wait_until(lambda: not self._thread.is_alive(), "the mirror ended")
 
     def __enter__(self) -> Self:
-        self._opened = opened_store(self._data)
+        self._opened = _store_in(self._data)
         self.store = self._opened.__enter__()
         target = LocalTarget(self.store, system_clock())
         self.mirror = Mirror(self._cluster, target, self._plan, self.said.append)
@@ -93,6 +98,19 @@ class RunningMirror:
         self.mirror.owner.want_look()
         self._thread.join()
         self._opened.__exit__(kind, error, traceback)
+
+
+@contextlib.contextmanager
+def _store_in(data: Path | FakeDisk) -> Iterator[LogStore]:
+    if isinstance(data, Path):
+        with opened_store(str(data)) as store:
+            yield store
+        return
+    store = LogStore.open(data, StoreConfig(), current_host(), now_ms=now_ms())
+    try:
+        yield store
+    finally:
+        store.close(now_ms())
 
 
 def stored(directory: Path) -> bytes:

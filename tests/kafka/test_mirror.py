@@ -13,6 +13,7 @@ from logfs.kafka.selection import OnRecreate
 from logfs.log.mirrorfile import FAILED, STOPPED
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
+from tests.fakes import FakeDisk
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, Client
 from tests.kafka.mirrors import RunningMirror, plan_for, stored
@@ -245,6 +246,27 @@ def test_until_now_ends_and_a_second_run_copies_what_came(
             running.wait_for_end()
             assert running.error is None
     check_equal(shared_broker, data, "backup", 1)
+
+
+def test_a_full_disk_is_said_and_waited_for(shared_broker: Broker, client: Client) -> None:
+    client.create_topic("filling")
+    client.produce("filling", records(100))
+    disk = FakeDisk()
+    with RunningMirror(disk, plan_for(shared_broker.bootstrap, "filling")) as running:
+        running.wait_for("filling", 100)
+        disk.fill()
+        client.produce("filling", records(100, 100))
+        (one,) = running.mirror.partitions
+        running.wait_until(lambda: "No space left" in one.error, "it says so")
+        assert running.log("filling").log_end_offset == 100
+        disk.space_bytes = None
+        running.wait_for("filling", 200)
+        running.wait_until(lambda: not one.error, "the error is over")
+        assert not running.mirror.losses
+    check_clean(running)
+    names = sorted(n for n in disk.contents("filling-0").files if n.endswith(".log"))
+    ours = b"".join(disk.read(f"filling-0/{name}") for name in names)
+    assert ours == stored(shared_broker.partition("filling"))
 
 
 @pytest.fixture

@@ -144,6 +144,31 @@ def test_a_mirror_through_a_daemon_that_is_killed_and_a_second_mirror(
 
 
 @pytest.mark.fuse
+def test_one_of_two_mirrors_through_a_daemon_goes_on(
+    shared_broker: Broker, client: Client, tmp_path: Path
+) -> None:
+    client.create_topic("both")
+    address = f"kafka://{shared_broker.bootstrap}"
+    processes = [Process(f"mirror {n}", tmp_path / f"log-{n}") for n in (0, 1)]
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        path = mount.point / "both" / "0"
+        for process in processes:
+            process.start([*COMMAND, "mirror", mount.point, "both", "--from", address, *QUICK])
+        sent = 0
+        while all(process.running.poll() is None for process in processes):
+            produced(client, "both", 10, sent)
+            sent += 10
+            wait_until(lambda: lines(path) == sent, "the records are seen")  # noqa: B023
+        loser, winner = sorted(processes, key=lambda process: process.running.poll() is None)
+        assert loser.wait() == 1
+        assert "another mirror writes to it: stop one of them" in loser.log
+        produced(client, "both", 10, sent)
+        wait_until(lambda: lines(path) == sent + 10, "the other goes on")
+        assert winner.stop() == 0, winner.log
+    assert stored(tmp_path / "data" / "both-0") == stored(shared_broker.partition("both"))
+
+
+@pytest.mark.fuse
 def test_a_topic_made_again_is_kept_under_another_name_through_a_daemon(
     shared_broker: Broker, client: Client, tmp_path: Path
 ) -> None:

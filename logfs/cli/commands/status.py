@@ -17,6 +17,7 @@ from logfs.cli.terminal.tables import TableColumn, counted, format_bytes, format
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
 from logfs.machine.disks import is_url
+from logfs.machine.host import system_clock
 
 if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from logfs.library.places import Place
     from logfs.log.overview import PartitionOverview, TopicOverview
 
+_UNSEEN_MS = 86_400_000
+"""After so long without its process a forward is named."""
 TROUBLE = 1
 UNKNOWN = 2
 _LONGEST_WATCH_S = 86_400.0
@@ -124,7 +127,6 @@ def _look(path: str, since: str | None) -> "Status":
 def _moment(text: str, place: "Place") -> int:
     from logfs.library.zones import zone_of
     from logfs.log.reading.address import Ago, Moment, Now, parse_point
-    from logfs.machine.host import system_clock
 
     with suppress(BadSelectorError):
         match parse_point(text.removeprefix("@"), zone_of(place)):
@@ -343,7 +345,22 @@ def _notes_of_forwards(topic: "TopicOverview") -> list[str]:
         why = next((str(facts["error"]) for facts in mine if facts.get("error")), "")
         if why:
             notes.append(f"{topic.topic}: its forward has a problem: {why}")
+        notes += _note_of_unseen(topic.topic, to, lag, mine)
     return notes
+
+
+def _note_of_unseen(
+    topic: str, to: str, lag: int, forwards: Sequence[Mapping[str, object]]
+) -> list[str]:
+    """Return that a forward has not run for long, if records wait for it."""
+    seen = [at for facts in forwards if isinstance(at := facts.get("reported"), int)]
+    if not lag or not seen or system_clock().now_ms() - max(seen) < _UNSEEN_MS:
+        return []
+    return [
+        f"{topic}: nothing has forwarded it to {to} since {format_time(max(seen))}, and retention "
+        f"keeps {tables.counted(lag, 'offset')} for that. Run 'logfs forward', or remove the files "
+        "logfs.forward-* of its partitions to let go of them"
+    ]
 
 
 def _notes_of_groups(found: "Status") -> list[str]:

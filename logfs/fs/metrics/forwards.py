@@ -42,6 +42,12 @@ _METRICS = (
         number("acknowledged", 1000),
     ),
     NotedMetric(
+        "logfs_forward_last_seen_timestamp_seconds",
+        "gauge",
+        "When the process that forwards was last seen, in seconds since the epoch.",
+        number("reported", 1000),
+    ),
+    NotedMetric(
         "logfs_forward_failed",
         "gauge",
         "1 if the forward waits for its user to decide something, else 0.",
