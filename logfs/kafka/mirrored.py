@@ -171,6 +171,10 @@ class MirroredPartition:
             self.resume_at = low
         elif self.end > high:
             self._cut(max(high, self.start), f"the log of the source ends at offset {high}", target)
+        else:
+            # The leader does not know the epoch of the last record here, as for old formats.
+            # Source: Kafka Partition.readRecords.
+            self.is_unchecked = False
 
     # Inside
 

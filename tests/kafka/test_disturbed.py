@@ -103,7 +103,7 @@ def _read(source: socket.socket, size: int) -> bytes:
     return data
 
 
-class BrokerBehind(Broker):
+class ProxiedBroker(Broker):
     """A broker that sends its clients to a proxy."""
 
     proxy: Proxy
@@ -123,8 +123,8 @@ class BrokerBehind(Broker):
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerBehind]:
-    broker = BrokerBehind(tmp_path / "kafka")
+def broker(tmp_path: Path) -> Iterator[ProxiedBroker]:
+    broker = ProxiedBroker(tmp_path / "kafka")
     with Proxy(random.Random(1)) as proxy:
         broker.proxy = proxy
         serving = threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True)
@@ -139,7 +139,7 @@ def records(count: int, first: int = 0) -> list[Record]:
 
 
 def test_everything_arrives_once_and_as_it_is(
-    broker: BrokerBehind, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    broker: ProxiedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     client, proxy = Client(broker.bootstrap), broker.proxy
     for topic in ("mirrored", "sent"):

@@ -134,3 +134,28 @@ def test_a_destination_of_an_old_format_is_refused_with_what_to_do(
     assert "UNSUPPORTED_FOR_MESSAGE_FORMAT" in failure
     assert "message.format.version" in failure
     assert old.latest("old-format") == 0
+
+
+def test_without_leader_epochs_what_the_source_has_lost_is_cut(
+    broker: Broker, old: Client, tmp_path: Path
+) -> None:
+    topic, data = "no-epochs", tmp_path / "data"
+    old.create_topic(topic, message_format_version="0.10.2")
+    old.produce(topic, records(100))
+    broker.stop()
+    before = broker.copy_data(tmp_path / "before")
+    broker.start()
+    Client(broker.bootstrap).produce(topic, records(50, 100))
+    with RunningMirror(data, plan_for(broker.bootstrap, topic)) as running:
+        running.wait_for(topic, 150)
+    broker.stop()
+    broker.data.rename(tmp_path / "lost")
+    before.rename(broker.data)
+    broker.start()
+    with RunningMirror(data, plan_for(broker.bootstrap, topic)) as running:
+        running.wait_for(topic, 100)
+        (loss,) = running.log(topic).losses
+        assert "the log of the source ends at offset 100" in loss.detail
+        Client(broker.bootstrap).produce(topic, records(40, 500))
+        running.wait_for(topic, 140)
+    assert stored(data / f"{topic}-0") == stored(broker.partition(topic))
