@@ -270,7 +270,12 @@ class Daemon:
         self.ask("undelete", {"topic": topic})
 
     def trim(
-        self, names: Sequence[str], *, at_once: bool, even_if_held: bool = False
+        self,
+        names: Sequence[str],
+        *,
+        at_once: bool,
+        even_if_held: bool = False,
+        is_preview: bool = False,
     ) -> "list[Trimmed]":
         """Delete the records before an address; see ``logfs.log.trimming``.
 
@@ -278,11 +283,13 @@ class Daemon:
             names: The components of the address, such as "orders" and "0@-7d".
             at_once: Remove the files before this returns, and drop what the kernel has cached.
             even_if_held: Also what waits to be forwarded to a cluster.
+            is_preview: Return what would be done, and change nothing.
         """
         from logfs.log.trimming import Trimmed
 
         fields = {"names": [*names], "at_once": at_once, "even_if_held": even_if_held}
-        return [Trimmed(**row) for row in self.ask("trim", fields)]
+        request = "preview_trim" if is_preview else "trim"
+        return [Trimmed(**row) for row in self.ask(request, fields)]
 
     def compact(
         self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]
@@ -292,6 +299,15 @@ class Daemon:
 
         fields = {"topic": topic, "partition": partition, "roll": roll}
         return [Compacted(**row) for row in self.ask("compact", fields, progress=progress)]
+
+    def preview_compact(
+        self, topic: str, partition: int | None, *, progress: Callable[[str], None]
+    ) -> "list[Compacted]":
+        """Return what ``compact`` would do, and change nothing."""
+        from logfs.log.compaction.manual import Compacted
+
+        fields = {"topic": topic, "partition": partition}
+        return [Compacted(**row) for row in self.ask("preview_compact", fields, progress=progress)]
 
     def pack(
         self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]

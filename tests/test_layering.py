@@ -111,7 +111,7 @@ LOG_FLOORS = (
     {"groups"},
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
-    {"packing"},
+    {"packing", "directoryretention"},
     {"topiccreation", "topicdeletion", "store"},
     {"tiering"},
     {

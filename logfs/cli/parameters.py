@@ -37,6 +37,12 @@ def view_of_suffix(suffix: str) -> View | None:
     return VIEWS["text"] if not suffix else VIEWS.get(suffix.removeprefix("."))
 
 
+def dry_run_option(note: str = "") -> Callable[[Command], Command]:
+    """Return the option ``--dry-run``, the argument ``is_preview``."""
+    text = "Show what the command would do, and change nothing."
+    return click.option("--dry-run", "is_preview", is_flag=True, help=f"{text} {note}".strip())
+
+
 def settings_option(meaning: str) -> Callable[[Command], Command]:
     """Return the decorator for ``--config KEY=VALUE``; the command gets ``settings``, pairs."""
     return click.option(

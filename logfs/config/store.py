@@ -53,6 +53,18 @@ class StoreConfig(Settings):
     log_retention_check_interval_ms: int = setting(
         long_kind(1), 300_000, "time from one look for segments to delete to the next"
     )
+    log_retention_total_bytes: int = setting(
+        long_kind(-1),
+        -1,
+        "most bytes of the logs of all topics together; beyond them the oldest segments of the "
+        "largest topics are deleted; -1: no limit",
+    )
+    log_retention_keep_free_bytes: int = setting(
+        long_kind(-1),
+        -1,
+        "least free bytes of the disk; below them segments are deleted in the same order; -1: no "
+        "limit",
+    )
     log_flush_scheduler_interval_ms: int = setting(
         long_kind(1), MAX_LONG, "time from one look for logs to flush to the next"
     )

@@ -246,9 +246,18 @@ REQUESTS: Mapping[str, RequestType] = {
         {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},
         "Trimmed of each partition of an address",
     ),
+    # A request of its own, so that an older daemon refuses it instead of trimming.
+    "preview_trim": RequestType(
+        {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},
+        "Trimmed of each partition of an address, as if it had been trimmed",
+    ),
     "retention": RequestType({}, "[topic, partition, Deletion] of each changed partition"),
     "compact": RequestType(
         {"topic": _TEXT, "partition": _NUMBER_OR_NULL, "roll": _FLAG}, "Compacted of each partition"
+    ),
+    "preview_compact": RequestType(
+        {"topic": _TEXT, "partition": _NUMBER_OR_NULL},
+        "Compacted of each partition, as if it had been compacted",
     ),
     "pack": RequestType(
         {"topic": _TEXT, "partition": _NUMBER_OR_NULL, "roll": _FLAG}, "Packed of each partition"

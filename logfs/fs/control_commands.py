@@ -17,7 +17,12 @@ from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import QueryCommands, find_partition
 from logfs.log import administration
-from logfs.log.compaction.manual import compact_now, logs_of, watched
+from logfs.log.compaction.manual import (
+    compact_now,
+    logs_of,
+    preview_compaction,
+    watched,
+)
 from logfs.log.compaction.tools import CleaningTools
 from logfs.log.following.store import AnyStore
 from logfs.log.packing.packer import pack_now, packable_logs
@@ -27,6 +32,7 @@ from logfs.log.trimming import (
     check_trimmable,
     offset_to_keep,
     parse_trim_address,
+    preview_trim,
     trim,
 )
 from logfs.machine.host import Clock
@@ -88,8 +94,10 @@ class ControlCommands:
             "undelete": self._undelete,
             "rename": self._rename,
             "trim": self._trim,
+            "preview_trim": self._preview_trim,
             "retention": self._retention,
             "compact": self._compact,
+            "preview_compact": self._preview_compact,
             "pack": self._pack,
             "roll": self._roll,
             "append": appends.append,
@@ -186,28 +194,51 @@ class ControlCommands:
         return None
 
     async def _trim(self, request: Request) -> object:
-        names = request["names"]
         at_once, even_if_held = request["at_once"], bool(request["even_if_held"])
+        now_ms = self._clock.now_ms()
+        chosen = await self._chosen_to_trim(request, now_ms)
+        done = [
+            await partition.executor.sync(
+                _trim, partition.log.writable, offset, now_ms, at_once, even_if_held
+            )
+            for partition, offset in chosen
+        ]
+        if at_once:
+            partitions = [partition for partition, _ in chosen]
+            await self._kernel.drop_bytes(self._cached_inodes(partitions))
+        return [trimmed._asdict() for trimmed in done]
+
+    async def _preview_trim(self, request: Request) -> object:
+        at_once, even_if_held = request["at_once"], bool(request["even_if_held"])
+        return [
+            (
+                await partition.executor.sync(
+                    _preview_trim, partition.log.writable, offset, at_once, even_if_held
+                )
+            )._asdict()
+            for partition, offset in await self._chosen_to_trim(request, self._clock.now_ms())
+        ]
+
+    async def _chosen_to_trim(
+        self, request: Request, now_ms: int
+    ) -> list[tuple[MountedPartition, int]]:
+        """Return the partitions of an address, each with the offset to keep."""
+        names = request["names"]
         address = parse_trim_address([str(name) for name in names], self._tree.time_zone)
         numbers = [address.partition]
         if address.partition is None:
             numbers = [*self._store.partitions(address.topic)]
         partitions = [self._tree.partition(address.topic, n) for n in numbers if n is not None]
-        now_ms = self._clock.now_ms()
         logs = [partition.log.writable for partition in partitions]
         for log in logs:
             check_trimmable(log)
-        offsets = [
-            await partition.executor.read(offset_to_keep, log, address.keep, now_ms)
+        return [
+            (
+                partition,
+                await partition.executor.read(offset_to_keep, log, address.keep, now_ms),
+            )
             for partition, log in zip(partitions, logs, strict=True)
         ]
-        done = [
-            await partition.executor.sync(_trim, log, offset, now_ms, at_once, even_if_held)
-            for partition, log, offset in zip(partitions, logs, offsets, strict=True)
-        ]
-        if at_once:
-            await self._kernel.drop_bytes(self._cached_inodes(partitions))
-        return [trimmed._asdict() for trimmed in done]
 
     async def _retention(self, _request: Request) -> object:
         if self._store.read_only:
@@ -218,6 +249,10 @@ class ControlCommands:
     async def _compact(self, request: Request) -> object:
         logs = logs_of(self._store.writable, request["topic"], request["partition"])
         return [done._asdict() for done in await self._rewrite(request, logs, compact_now)]
+
+    async def _preview_compact(self, request: Request) -> object:
+        logs = logs_of(self._store.writable, request["topic"], request["partition"])
+        return [done._asdict() for done in await self._rewrite(request, logs, preview_compaction)]
 
     async def _pack(self, request: Request) -> object:
         logs = packable_logs(self._store.writable, request["topic"], request["partition"])
@@ -234,7 +269,7 @@ class ControlCommands:
         done = []
         for log in logs:
             executor = self._tree.partition(*log.topic_partition).executor
-            if request["roll"]:
+            if request.fields.get("roll"):
                 await executor.sync(log.roll, now_ms)
             told = watched(tools, log, _from_thread(request.report))
             done.append(await executor.sync(rewrite, log, now_ms, told))
@@ -268,6 +303,10 @@ def _trim(
     log: PartitionLog, offset: int, now_ms: int, at_once: bool, even_if_held: bool
 ) -> Trimmed:
     return trim(log, offset, now_ms, at_once=at_once, even_if_held=even_if_held)
+
+
+def _preview_trim(log: PartitionLog, offset: int, at_once: bool, even_if_held: bool) -> Trimmed:
+    return preview_trim(log, offset, at_once=at_once, even_if_held=even_if_held)
 
 
 def _from_thread(report: Report) -> Report:

@@ -6,6 +6,8 @@ handled in a thread, one after the other; appends go on at the same time.
 
 A topic without a configuration of its own was created by a broker, and logfs does not know how long
 to keep its records. Nothing is deleted from it until ``logfs topic alter`` has set its policy.
+
+The limits of the whole directory, see ``directoryretention``, are checked every five seconds.
 """
 
 import logging
@@ -17,12 +19,24 @@ from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.tree import Tree
+from logfs.log.directoryretention import (
+    Usage,
+    delete_share,
+    has_limits,
+    plan_deletion,
+    segments_of,
+    too_large,
+    usage,
+)
 from logfs.log.following.store import AnyStore
 from logfs.log.retention import Deletion, apply_retention
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+LIMITS_TICK_S = 5.0
+"""How often the limits of the directory are checked."""
 
 
 class Retention:
@@ -42,6 +56,64 @@ class Retention:
         while True:
             await self.look()
             await trio.sleep(config.log_retention_check_interval_ms / 1000)
+
+    async def run_limits(self) -> None:
+        """Keep the directory within its limits until cancelled; returns at once if it has none."""
+        if not has_limits(self._store.config):
+            return
+        while True:
+            await self.look_at_limits()
+            await trio.sleep(LIMITS_TICK_S)
+
+    async def look_at_limits(self) -> list[tuple[TopicPartition, Deletion]]:
+        """Check the limits of the directory once; returns what was deleted."""
+        store = self._store.writable
+        try:
+            limit = await trio.to_thread.run_sync(usage, store, store.deleted_bytes)
+            if limit is None:
+                return []
+            for partition in self._all_partitions():
+                if too_large(partition.log.writable, limit):
+                    await partition.executor.sync(partition.log.writable.roll, self._clock.now_ms())
+            if limit.excess <= 0:
+                self._logged.discard("limits")
+                return []
+            return await self._delete_down_to(limit)
+        except (LogfsError, OSError) as error:
+            logger.warning("retention of the directory: %s; it is tried again", error)
+        except Exception:
+            logger.exception("a bug in logfs: retention of the directory failed")
+        return []
+
+    async def _delete_down_to(self, limit: Usage) -> list[tuple[TopicPartition, Deletion]]:
+        found = await trio.to_thread.run_sync(segments_of, self._store.writable)
+        shares = plan_deletion([facts for _, facts in found], limit.excess)
+        done = []
+        for (log, _), share in zip(found, shares, strict=True):
+            name = log.topic_partition
+            if not share.segments:
+                continue
+            try:
+                executor = self._tree.partition(*name).executor
+                now_ms = self._clock.now_ms()
+                deletion = await executor.sync(delete_share, log, share, limit, now_ms)
+                done.append((name, deletion))
+            except (DeletedError, NoSuchTopicError, NoSuchPartitionError):
+                pass  # with its topic, meanwhile
+            except (LogfsError, OSError) as error:
+                logger.warning("%s: retention: %s", name, error)
+        missing = limit.excess - sum(share.size_bytes for share in shares)
+        if missing > 0:
+            self._warn_once(
+                "limits",
+                f"{limit.rule} is exceeded by {missing} bytes, and no more segments can be deleted:"
+                " the others are active, compacted, tiered, held by a forward, or of topics without"
+                " a policy of their own; 'logfs du' shows the sizes",
+            )
+        return done
+
+    def _all_partitions(self) -> list[MountedPartition]:
+        return [p for topic in self._store.topics() for p in self._partitions(topic)]
 
     async def look(self) -> list[tuple[TopicPartition, Deletion]]:
         """Look once at every partition; returns what was deleted."""

@@ -6,7 +6,8 @@
     checkpoint    every log.flush.offset.checkpoint.interval.ms
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
                   what is known of producers that have been idle for producer.id.expiration.ms
-    retention     every log.retention.check.interval.ms; see ``retention``
+    retention     every log.retention.check.interval.ms, the limits of the directory every five
+                  seconds; see ``retention``
     expiry        positions of consumer groups: every offsets.retention.check.interval.ms
     compaction    as soon as a log is due; see ``compaction``
     packing       as soon as a segment is due; see ``packing``
@@ -111,6 +112,7 @@ class BackgroundTasks:
             expiry_s = self._store.config.offsets_retention_check_interval_ms / 1000
             nursery.start_soon(self._every, expiry_s, self._expire_positions)
             nursery.start_soon(self.retention.run)
+            nursery.start_soon(self.retention.run_limits)
             nursery.start_soon(self.compaction.run)
             nursery.start_soon(self._packing.run)
             nursery.start_soon(self.tiering.run)

@@ -18,7 +18,14 @@ from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_not
 from logfs.log import names
 from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
-from logfs.log.backup.restoring import check_source, restore_all, restore_topics
+from logfs.log.backup.restoring import (
+    RestorePlan,
+    check_source,
+    plan_restore_all,
+    plan_restore_topics,
+    restore_all,
+    restore_topics,
+)
 from logfs.log.backup.storecopies import StoreSource
 from logfs.log.backup.taking import back_up
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
@@ -112,22 +119,9 @@ def restore_backup(
         LockedError: Another process owns one of the directories.
         OSError: The disk failed.
     """
-    backup, data = os.path.realpath(backup), os.path.realpath(data)
-    if os.path.commonpath([backup, data]) in (backup, data):
-        raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
-    check_backup(backup, data, topics)
-    _check_place(data)
+    backup, data = _check_restore(backup, data, topics)
+    is_other = _holds_others(data)
     _make(data, like=backup)
-    kind, is_other = kind_of(data), _holds_others(data)
-    if kind is DirectoryKind.OTHER or (is_other and not topics):
-        raise BackupError(
-            "it is not empty: nothing is replaced; expected a missing or an empty directory"
-            + (
-                ""
-                if kind is DirectoryKind.OTHER
-                else ", or '--topic' for single topics of the backup"
-            )
-        )
     try:
         lock = PosixDisk(data).lock(names.LOCK_FILE)
     except LockedError as error:
@@ -144,6 +138,43 @@ def restore_backup(
         return done
     finally:
         lock.close()
+
+
+def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestorePlan:
+    """Return what ``restore_backup`` would restore and copy; nothing is changed.
+
+    Raises:
+        See ``restore_backup``.
+    """
+    backup, data = _check_restore(backup, data, topics)
+    is_other = _holds_others(data)
+    transfer = FileTransfer(backup, data, may_link=False)
+    job = _job(backup, data, transfer, () if is_other else (data,), lambda _: None)
+    if not is_other:
+        return plan_restore_all(job, topics)
+    if job.target.is_locked(names.LOCK_FILE):
+        raise _served(data, LockedError(f"{data} is in use"))
+    return plan_restore_topics(job, topics)
+
+
+def _check_restore(backup: str, data: str, topics: Sequence[str]) -> tuple[str, str]:
+    """Check the places of a restore; returns them without symbolic links."""
+    backup, data = os.path.realpath(backup), os.path.realpath(data)
+    if os.path.commonpath([backup, data]) in (backup, data):
+        raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
+    check_backup(backup, data, topics)
+    _check_place(data)
+    kind, is_other = kind_of(data), _holds_others(data)
+    if kind is DirectoryKind.OTHER or (is_other and not topics):
+        raise BackupError(
+            "it is not empty: nothing is replaced; expected a missing or an empty directory"
+            + (
+                ""
+                if kind is DirectoryKind.OTHER
+                else ", or '--topic' for single topics of the backup"
+            )
+        )
+    return backup, data
 
 
 def check_backup(backup: str, data: str, topics: Sequence[str] = ()) -> None:

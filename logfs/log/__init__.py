@@ -25,6 +25,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     groups/        what consumer groups have committed: the records of ``__consumer_offsets``
     catalog        the topics of a data directory, for reading
     retention, trimming, compaction/   deleting old records, by limits, by request, by key
+    directoryretention   the limits of the data directory: the largest topics give up segments
     packing/       sealed segments are written once more, smaller
     publishing/    staged records get their offsets, exactly once
     closing        a close without a flush, and how the last owner stopped

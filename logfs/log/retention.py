@@ -12,6 +12,8 @@ later ones. A segment without timestamps is as old as its file. The active segme
 any other, unless it is empty; a new one is started first. Nothing at or beyond the high watermark
 is deleted, nor anything that waits to be forwarded to a cluster: see ``holds``.
 
+The limits of a whole data directory are in ``directoryretention``.
+
 Source: Kafka UnifiedLog.deleteOldSegments, deletableSegments; LogSegment.largestTimestamp.
 """
 
@@ -38,6 +40,8 @@ class Rule(StrEnum):
     START_OFFSET = "log start offset"
     SIZE = "retention.bytes"
     TIME = "retention.ms"
+    TOTAL = "log.retention.total.bytes"
+    FREE = "log.retention.keep.free.bytes"
 
 
 class SegmentFacts(NamedTuple):

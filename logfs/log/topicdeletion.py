@@ -90,6 +90,11 @@ class DeletedPartitions:
         self.tiered: list[DeletedPartition] = []
         self._restored: list[PartitionLog] = []
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the logs that were deleted since the start and are still on the disk."""
+        return sum(row.log.snapshot.size_bytes for row in self._waiting if row.log is not None)
+
     def delete(
         self,
         logs: Iterable[tuple[PartitionLog, str]],

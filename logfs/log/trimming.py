@@ -159,6 +159,68 @@ def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
             return now_ms
 
 
+class TrimPlan(NamedTuple):
+    """What a trim deletes from a partition.
+
+    Attributes:
+        log_start_offset: The new one.
+        offsets: How many offsets are deleted.
+        segments: How many segments are deleted, from the oldest on.
+        size_bytes: Bytes of their ``.log`` files.
+    """
+
+    log_start_offset: int
+    offsets: int
+    segments: int
+    size_bytes: int
+
+
+def plan_trim(snapshot: Snapshot, offset: int) -> TrimPlan:
+    """Return what a trim up to an offset deletes. Pure.
+
+    A segment is deleted if all its records are; the active one too, unless it is empty.
+    """
+    start = max(offset, snapshot.start.offset)
+    if offset == snapshot.end.offset and snapshot.end.file_size:
+        gone = len(snapshot.segments)
+    else:
+        gone = max(snapshot.index_of_offset(start), 0)
+    size_bytes = sum(snapshot.end_of(number)[2] for number in range(gone))
+    return TrimPlan(start, start - snapshot.start.offset, gone, size_bytes)
+
+
+def preview_trim(
+    log: PartitionLog, offset: int, *, at_once: bool = False, even_if_held: bool = False
+) -> Trimmed:
+    """Return what ``trim`` would do, without doing it; see there.
+
+    A disk that is too full to save the new log start is not foreseen.
+    """
+    check_trimmable(log)
+    if not even_if_held:
+        refuse_held(log, offset)
+    with log.exclusive():
+        snapshot = log.snapshot
+        plan = plan_trim(snapshot, offset)
+        removed, held = 0, plan.size_bytes
+        if at_once:
+            waiting = [(s.size_bytes, s.pins) for s in log.deleted_segments]
+            waiting += [
+                (snapshot.end_of(number)[2], snapshot.segments[number].pins)
+                for number in range(plan.segments)
+            ]
+            removed = sum(size for size, pins in waiting if not pins)
+            held = sum(size for size, pins in waiting if pins)
+    return Trimmed(
+        log.topic_partition.partition,
+        plan.log_start_offset,
+        plan.offsets,
+        plan.segments,
+        removed,
+        held,
+    )
+
+
 def trim(
     log: PartitionLog,
     offset: int,
@@ -250,8 +312,12 @@ def trim_all(
     *,
     at_once: bool = False,
     even_if_held: bool = False,
+    is_preview: bool = False,
 ) -> list[Trimmed]:
     """Trim partitions: all of them, or none if one must not be trimmed.
+
+    Args:
+        is_preview: Return what would be done, and change nothing.
 
     Raises:
         See ``check_trimmable``, ``offset_to_keep``, ``trim``.
@@ -262,6 +328,11 @@ def trim_all(
     if not even_if_held:
         for log, offset in zip(logs, offsets, strict=True):
             refuse_held(log, offset)
+    if is_preview:
+        return [
+            preview_trim(log, offset, at_once=at_once, even_if_held=even_if_held)
+            for log, offset in zip(logs, offsets, strict=True)
+        ]
     return [
         trim(log, offset, now_ms, at_once=at_once, even_if_held=even_if_held)
         for log, offset in zip(logs, offsets, strict=True)

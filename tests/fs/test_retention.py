@@ -116,3 +116,44 @@ async def test_pitfalls_are_logged_at_the_start(
     await make(world, "orders", retention_ms="5", segment_ms="9000")
     nursery.start_soon(world.operations.tasks.run)
     await trio.sleep(1)
+
+
+@pytest.mark.allow_log("a batch that exceeds a segment is refused")
+async def test_the_largest_topic_keeps_a_directory_within_its_limit(
+    nursery: trio.Nursery, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    world = World(options="log.retention.total.bytes=1000")
+    await make(world, "quiet")
+    await make(world, "noisy")
+    for _ in range(10):
+        await world.append("noisy/0", b"a line of some bytes\n")
+    nursery.start_soon(world.operations.tasks.run)
+    await until(lambda: start(world, "noisy") > 0)
+    assert start(world, "quiet") == 0
+    total = sum(log.snapshot.size_bytes for log in world.store.all_partitions())
+    assert 800 < total <= 1000
+    assert "noisy/0: deleted" in caplog.text
+    assert "because of log.retention.total.bytes: all logs have" in caplog.text
+
+
+@pytest.mark.allow_log("a batch that exceeds a segment is refused")
+@pytest.mark.expect_log("is exceeded by", "no more segments can be deleted")
+async def test_a_limit_that_cannot_be_met_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(options="log.retention.total.bytes=10")
+    await make(world, "orders")
+    for _ in range(2):
+        await world.operations.tasks.retention.look_at_limits()
+    assert len([r for r in caplog.records if "is exceeded by" in r.message]) == 1
+
+
+@pytest.mark.allow_log("is offline", "no more segments can be deleted")
+@pytest.mark.expect_log("noisy/0: retention: [Errno 5]")
+async def test_a_partition_that_fails_does_not_keep_others_from_deleting() -> None:
+    world = World(options="log.retention.total.bytes=0")
+    for name in ("noisy", "other"):
+        await make(world, name)
+        await world.append(f"{name}/0", b"line\nline\nline\nline\n")
+    world.disk.fail_next_sync("noisy-0/logfs.segments")
+    [(topic_partition, _)] = await world.operations.tasks.retention.look_at_limits()
+    assert topic_partition.topic == "other"

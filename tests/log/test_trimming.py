@@ -19,6 +19,7 @@ from logfs.log.trimming import (
     Trimmed,
     offset_to_keep,
     parse_trim_address,
+    preview_trim,
     trim,
     trim_all,
 )
@@ -239,3 +240,14 @@ def test_all_partitions_of_a_topic_are_trimmed_or_none(bench: Bench) -> None:
     assert lines_of(bench.log) == LINES
     done = trim_all(logs, parse_partition_name("0@-8s", UTC), bench.now_ms)
     assert [(x.partition, x.log_start_offset) for x in done] == [(0, 2), (1, 0)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("offset", range(9))
+def test_a_preview_is_what_a_trim_then_does(bench: Bench, offset: int, at_once: bool) -> None:
+    trim(bench.log, 1, bench.now_ms)
+    expected = preview_trim(bench.log, offset, at_once=at_once)
+    assert bench.log.log_start_offset == 1
+    assert trim(bench.log, offset, bench.now_ms, at_once=at_once) == expected
+    again = preview_trim(bench.log, offset, at_once=True)
+    assert trim(bench.log, offset, bench.now_ms, at_once=True) == again

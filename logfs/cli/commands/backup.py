@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import dry_run_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate_local
@@ -114,7 +115,8 @@ def backup(  # noqa: PLR0913 - what there is on the command line
 @click.argument("source", metavar="BACKUP")
 @click.argument("data")
 @_TOPICS
-def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
+@dry_run_option()
+def restore(source: str, data: str, *, topics: Sequence[str], is_preview: bool) -> None:
     """Restore the backup BACKUP into the data directory DATA.
 
     DATA is missing or empty; with --topic it may contain other topics, if no daemon serves it. No
@@ -130,10 +132,10 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
     \b
     Examples:
         logfs restore /backup/2026-11-20 /var/lib/logfs
-        logfs restore /backup/2026-11-20 /var/lib/logfs --topic orders
+        logfs restore /backup/2026-11-20 /var/lib/logfs --topic orders --dry-run
         logfs restore /backup/2026-11-20 /tmp/look && logfs cat /tmp/look/orders/0@2026-11-19
     """  # noqa: D301
-    from logfs.library.backup import check_backup, restore_backup
+    from logfs.library.backup import check_backup, plan_restore, restore_backup
 
     with failures.about(source):
         place = locate_local(source)
@@ -141,11 +143,16 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
             raise UnknownNameError("expected a backup, a directory that 'logfs backup' made")
         check_backup(place.root, data, topics)
     with failures.about(data), CopyProgress() as progress:
-        done = restore_backup(place.root, data, topics, say=progress.say, count=progress.count)
+        if is_preview:
+            plan = plan_restore(place.root, data, topics)
+            done, copied_bytes = plan.partitions, plan.size_bytes
+        else:
+            done = restore_backup(place.root, data, topics, say=progress.say, count=progress.count)
+            copied_bytes = progress.copied
     partitions = tables.counted(len(done), "partition")
     topics_done = tables.counted(len({topic for topic, _ in done}), "topic")
-    copied = tables.format_bytes(progress.copied)
-    click.echo(f"{partitions} of {topics_done}; {copied} copied")
+    copied = f"{tables.format_bytes(copied_bytes)} {'would be ' if is_preview else ''}copied"
+    click.echo(f"{partitions} of {topics_done}; {copied}")
 
 
 def _damages(destination: str, progress: "CopyProgress") -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import dry_run_option
 from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start a new segment first, so that all present records can be compacted.",
 )
+@dry_run_option("It reads and writes as much. It cannot be used with --roll.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
 @spark_options
-def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> None:
+def compact(path: str, *, spark: SparkRequest, roll: bool, is_preview: bool, as_json: bool) -> None:
     """Keep only the last record of each key.
 
     PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for all its partitions; DATA is a data directory or
@@ -49,16 +51,25 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
     \b
     Examples:
         logfs compact /var/lib/logfs/prices/0
+        logfs compact /var/lib/logfs/prices --dry-run
         logfs compact /mnt/logs/prices --roll
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
     from logfs.errors import LockedError
     from logfs.library import owner
-    from logfs.log.compaction.manual import Compacted, compact_now, logs_of, watched
+    from logfs.log.compaction.manual import (
+        Compacted,
+        compact_now,
+        logs_of,
+        preview_compaction,
+        watched,
+    )
     from logfs.log.compaction.tools import tools_for
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
 
+    if is_preview and roll:
+        raise click.UsageError("--dry-run: --roll starts a segment, which is a change itself")
     with failures.about(path):
         place = locate_local(path)
         topic, number = parse_topic_or_partition(place.address)
@@ -66,13 +77,15 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
         def do(store: LogStore) -> list[Compacted]:
             clock = system_clock()
             tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
+            done = []
             with _finding(spark, place.root) as find:
-                return [
-                    compact_now(
-                        log, clock.now_ms(), watched(tools, log, show_progress), find, roll=roll
-                    )
-                    for log in logs_of(store, topic, number)
-                ]
+                for log in logs_of(store, topic, number):
+                    now_ms, told = clock.now_ms(), watched(tools, log, show_progress)
+                    if is_preview:
+                        done.append(preview_compaction(log, now_ms, told, find))
+                    else:
+                        done.append(compact_now(log, now_ms, told, find, roll=roll))
+            return done
 
         def ask(daemon: Daemon) -> list[Compacted]:
             if spark.is_wanted:
@@ -80,6 +93,8 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
                     "a daemon owns the directory, and --spark needs to: unmount it meanwhile, or "
                     "leave --spark out, so that the daemon compacts it in several rounds"
                 )
+            if is_preview:
+                return daemon.preview_compact(topic, number, progress=show_progress)
             return daemon.compact(topic, number, roll=roll, progress=show_progress)
 
         done = owner.act(place, ask, do, failures.progress())
@@ -87,7 +102,7 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
         click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
     else:
         for row in done:
-            click.echo(_sentence(topic, row))
+            click.echo(_sentence(topic, row, "would become" if is_preview else "became"))
 
 
 def show_progress(text: str) -> None:
@@ -121,12 +136,12 @@ def _finding(spark: SparkRequest, data: str) -> "Iterator[FindKeys]":
             yield SparkKeys(session, data, shown.show).find
 
 
-def _sentence(topic: str, done: "Compacted") -> str:
+def _sentence(topic: str, done: "Compacted", became: str) -> str:
     name = f"{topic}/{done.partition}"
     if not done.rounds:
         return f"{name}: nothing to compact: all of it is in the active segment (see --roll)"
     before, after = map(tables.format_bytes, (done.read_bytes, done.written_bytes))
     return (
-        f"{name}: {done.read_records} records became {done.written_records}, {before} {after}; "
+        f"{name}: {done.read_records} records {became} {done.written_records}, {before} {after}; "
         f"clean up to offset {done.end_offset}"
     )

@@ -10,7 +10,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.escapes import printable
-from logfs.cli.parameters import settings_option
+from logfs.cli.parameters import dry_run_option, settings_option
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.quantities import format_duration
 from logfs.errors import (
@@ -202,7 +202,8 @@ def alter(
 @topic.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
-def delete(paths: Sequence[str], *, if_exists: bool) -> None:
+@dry_run_option()
+def delete(paths: Sequence[str], *, if_exists: bool, is_preview: bool) -> None:
     """Delete the topics PATH and all their records.
 
     As in Kafka, the directories are renamed at once and removed after file.delete.delay.ms (a
@@ -214,7 +215,10 @@ def delete(paths: Sequence[str], *, if_exists: bool) -> None:
         place = locate_local(path)
         name = _topic_of(place)
         with suppress(*((NoSuchTopicError,) if if_exists else ())):
-            _change(place, lambda topics: topics.delete_topic(name))
+            if is_preview:
+                _show_deletion(_change(place, lambda topics: topics.describe_topic(name)))
+            else:
+                _change(place, lambda topics: topics.delete_topic(name))
 
     _each(paths, remove)
 
@@ -326,6 +330,16 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
         click.echo()
         for key, value in facts.effective.items():
             click.echo(f"{key}={value}" + ("" if key in facts.config else "  (default)"))
+
+
+def _show_deletion(facts: "TopicFacts") -> None:
+    """Print what is deleted with a topic."""
+    partitions = tables.counted(len(facts.partitions), "partition")
+    offsets = sum(meta["log_end_offset"] - meta["log_start_offset"] for meta in facts.partitions)
+    size = tables.format_bytes(sum(meta["size_bytes"] for meta in facts.partitions))
+    click.echo(
+        f"{facts.name} would be deleted: {partitions}, {tables.counted(offsets, 'offset')}, {size}"
+    )
 
 
 def _retention(effective: Mapping[str, str]) -> str:

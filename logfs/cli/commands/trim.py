@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import dry_run_option
 from logfs.cli.terminal import tables
 from logfs.library.places import locate_local
 
@@ -37,8 +38,11 @@ class _TrimCommand(click.Command):
     is_flag=True,
     help="Delete also what 'logfs forward' has not sent yet. Default: such records refuse it.",
 )
+@dry_run_option()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
-def trim(path: str, *, at_once: bool, even_if_not_forwarded: bool, as_json: bool) -> None:
+def trim(
+    path: str, *, at_once: bool, even_if_not_forwarded: bool, is_preview: bool, as_json: bool
+) -> None:
     """Delete the records before a point; Kafka calls this DeleteRecords.
 
     PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for all partitions; DATA is a data
@@ -56,7 +60,7 @@ def trim(path: str, *, at_once: bool, even_if_not_forwarded: bool, as_json: bool
     \b
     Examples:
         logfs trim /var/lib/logfs/orders/0@-7d
-        logfs trim /var/lib/logfs/orders@2026-11-01
+        logfs trim /var/lib/logfs/orders@2026-11-01 --dry-run
         logfs trim /mnt/logs/orders/0@offset=1500 --now
         logfs trim /mnt/logs/orders@latest
     """  # noqa: D301 - click's mark for text it does not fill
@@ -82,17 +86,25 @@ def trim(path: str, *, at_once: bool, even_if_not_forwarded: bool, as_json: bool
                 system_clock().now_ms(),
                 at_once=at_once,
                 even_if_held=even_if_not_forwarded,
+                is_preview=is_preview,
             )
 
         def ask(daemon: Daemon) -> list[Trimmed]:
-            return daemon.trim(place.address, at_once=at_once, even_if_held=even_if_not_forwarded)
+            return daemon.trim(
+                place.address,
+                at_once=at_once,
+                even_if_held=even_if_not_forwarded,
+                is_preview=is_preview,
+            )
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:
         click.echo(json.dumps([{"topic": address.topic, **x._asdict()} for x in done], indent=2))
     else:
-        _show(address.topic, [(x.partition, x.log_start_offset, x.offsets) for x in done])
-        _show_files(sum(x.segments for x in done), sum(x.removed_bytes for x in done))
+        would = "would be " if is_preview else ""
+        for row in done:
+            _show(address.topic, row, would)
+        _show_files(sum(x.segments for x in done), sum(x.removed_bytes for x in done), would)
         _warn(path, done, at_once=at_once)
 
 
@@ -111,13 +123,14 @@ def _warn(path: str, done: "Sequence[Trimmed]", *, at_once: bool) -> None:
         )
 
 
-def _show(topic: str, rows: Sequence[tuple[int, int, int]]) -> None:
-    for partition, start, offsets in rows:
-        what = f"{tables.counted(offsets, 'offset')} deleted" if offsets else "nothing before that"
-        click.echo(f"{topic}/{partition} starts at offset {start}, {what}")
+def _show(topic: str, done: "Trimmed", would: str) -> None:
+    count = tables.counted(done.offsets, "offset")
+    what = f"{count} {would}deleted" if done.offsets else "nothing before that"
+    starts = "would start" if would else "starts"
+    click.echo(f"{topic}/{done.partition} {starts} at offset {done.log_start_offset}, {what}")
 
 
-def _show_files(segments: int, removed_bytes: int) -> None:
+def _show_files(segments: int, removed_bytes: int, would: str) -> None:
     if segments or removed_bytes:
-        removed = f", {tables.format_bytes(removed_bytes)} removed" if removed_bytes else ""
-        click.echo(f"{tables.counted(segments, 'segment')} deleted{removed}")
+        removed = f", {tables.format_bytes(removed_bytes)} {would}removed" if removed_bytes else ""
+        click.echo(f"{tables.counted(segments, 'segment')} {would}deleted{removed}")

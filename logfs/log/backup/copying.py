@@ -4,9 +4,10 @@ A stopped partition is one without an owner process. It is copied file by file. 
 stopped cleanly, neither is the copy, and the next start recovers it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from logfs.disk.link_or_copy import FileTransfer
 from logfs.disk.vfs import Disk
@@ -43,11 +44,9 @@ class Job:
     pause: Callable[[], None]
     say: Callable[[str], None]
 
-    def take_segment(
-        self, directory: str, files: list[SegmentFileName], inodes: dict[str, int]
-    ) -> None:
+    def take_segment(self, directory: str, files: list[str], inodes: dict[str, int]) -> None:
         """Link or copy the files of a settled segment; raise ChangedError if one was replaced."""
-        paths = [f"{directory}/{format_segment_file(*file)}" for file in files]
+        paths = [f"{directory}/{name}" for name in files]
         for root in self.previous:
             if self._are_copies(paths, root) and all(
                 self.transfer.reuse(path, root) for path in paths
@@ -58,6 +57,10 @@ class Job:
                 self.transfer.take(path, inodes[path.rpartition("/")[2]])
         except FileNotFoundError as error:
             raise ChangedError(str(error)) from error
+
+    def has_copies(self, paths: list[str]) -> bool:
+        """Whether files of the source are below one of the earlier roots, so none is copied."""
+        return any(self._are_copies(paths, root) for root in self.previous)
 
     def _are_copies(self, paths: list[str], root: str) -> bool:
         """Whether the same files are below another root.
@@ -123,6 +126,20 @@ def state_of(job: Job, directory: str) -> State:
     return found
 
 
+def stopped_bytes(
+    job: Job, topic_partition: TopicPartition, recovery_point: int, *, target: str | None = None
+) -> int:
+    """Return how many bytes ``copy_stopped`` would copy from a stopped partition; see there."""
+    directory = topic_partition.directory
+    state = state_of(job, directory)
+    size_bytes = 0
+    for files in _parts(state, recovery_point, target):
+        paths = [f"{directory}/{name}" for name in files.names]
+        if not (files.are_settled and job.has_copies(paths)):
+            size_bytes += sum(state[name][1] for name in files.names)
+    return size_bytes
+
+
 def copy_stopped(
     job: Job, topic_partition: TopicPartition, recovery_point: int, *, target: str | None = None
 ) -> None:
@@ -140,24 +157,40 @@ def copy_stopped(
     job.make_directory(target or directory)
     before = state_of(job, directory)
     inodes = {name: inode for name, (inode, _, _) in before.items()}
-    settled = _settled(before, recovery_point)
     try:
-        for name in before:
-            parsed = names.parse_segment_file(name)
-            if target is not None:
-                job.transfer.copy(f"{directory}/{name}", to=f"{target}/{name}")
-            elif parsed is None or parsed.base_offset not in settled:
-                job.transfer.copy(f"{directory}/{name}")
-            if parsed is not None and parsed.kind is FileKind.LOG:
-                if target is None and parsed.base_offset in settled:
-                    job.take_segment(directory, settled[parsed.base_offset], inodes)
-                job.say(f"{directory}: {name}")
+        for part in _parts(before, recovery_point, target):
+            if part.are_settled:
+                job.take_segment(directory, part.names, inodes)
+            else:
+                for name in part.names:
+                    job.transfer.copy(f"{directory}/{name}", to=f"{target or directory}/{name}")
+            if part.names[0].endswith(FileKind.LOG):
+                job.say(f"{directory}: {part.names[0]}")
     except FileNotFoundError as error:
         raise ChangedError(str(error)) from error
     if state_of(job, directory) != before:
         raise ChangedError(f"{directory} is being written to")
     job.clear(target or directory, set(before))
     job.target.sync_directory(target or directory)
+
+
+class _Part(NamedTuple):
+    """Files of a partition directory that are copied together: of a settled segment, or one."""
+
+    names: list[str]
+    are_settled: bool
+
+
+def _parts(state: State, recovery_point: int, target: str | None) -> Iterator[_Part]:
+    """Yield the files of a partition in the order in which they are copied."""
+    settled = {} if target is not None else _settled(state, recovery_point)
+    for name in state:
+        parsed = names.parse_segment_file(name)
+        if parsed is None or parsed.base_offset not in settled:
+            yield _Part([name], are_settled=False)
+        elif parsed.kind is FileKind.LOG:
+            rest = [format_segment_file(*file) for file in settled[parsed.base_offset]]
+            yield _Part([name, *(file for file in rest if file != name)], are_settled=True)
 
 
 def _settled(state: State, recovery_point: int) -> dict[int, list[SegmentFileName]]:

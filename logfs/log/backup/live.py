@@ -151,7 +151,8 @@ def _take_segments(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
             files = [SegmentFileName(base, FileKind.LOG)]
             _copy(job, directory, files[0], plan, point.size_bytes)
         elif _is_settled(plan, base, behind):
-            job.take_segment(directory, files, plan.inodes)
+            found = [format_segment_file(*file) for file in files]
+            job.take_segment(directory, found, plan.inodes)
         else:
             for file in files:
                 _copy(job, directory, file, plan)

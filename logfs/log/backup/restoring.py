@@ -10,13 +10,14 @@ an interrupted attempt has restored is recognized by its files.
 """
 
 from collections.abc import Collection
+from typing import NamedTuple
 from uuid import UUID
 
 from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, TopicExistsError
 from logfs.log import checkpoints, names
 from logfs.log.attributes import Attributes
-from logfs.log.backup.copying import Job, copy_stopped
+from logfs.log.backup.copying import Job, copy_stopped, stopped_bytes
 from logfs.log.backup.taking import (
     CHECKPOINTS,
     EVERYTHING,
@@ -24,6 +25,7 @@ from logfs.log.backup.taking import (
     copy_root_files,
     keep_only,
     prepare_target,
+    root_bytes,
 )
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.listing import list_partitions
@@ -52,6 +54,27 @@ def check_source(
             "from it: restore all of it into an empty directory"
         )
     return choose(list_partitions(source), topics)
+
+
+class RestorePlan(NamedTuple):
+    """What a restore does: the partitions, and how many bytes are copied for them."""
+
+    partitions: list[TopicPartition]
+    size_bytes: int
+
+
+def plan_restore_all(job: Job, topics: Collection[str] = ()) -> RestorePlan:
+    """Return what ``restore_all`` would do; raise BackupError or NoSuchTopicError as it does."""
+    found = check_source(job.source, topics)
+    size_bytes = sum(stopped_bytes(job, tp, EVERYTHING) for tp in found)
+    return RestorePlan(found, size_bytes + root_bytes(job))
+
+
+def plan_restore_topics(job: Job, topics: Collection[str]) -> RestorePlan:
+    """Return what ``restore_topics`` would do; raise as it does."""
+    found, present = _check_topics(job, topics)
+    missing = [tp for tp in found if tp not in present]
+    return RestorePlan(found, sum(stopped_bytes(job, tp, 0, target="") for tp in missing))
 
 
 def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[TopicPartition]:
@@ -90,15 +113,7 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
         BackupError: The backup was not stopped cleanly, or one of the directories is not whole.
         ChangedError, NoSuchTopicError, OSError: See ``restore_all``.
     """
-    found = check_source(job.source, topics, is_beside_others=True)
-    check_whole(job.target)
-    present = [tp for tp in list_partitions(job.target) if tp.topic in topics]
-    for topic_partition in present:
-        if topic_partition not in found or not _is_restored(job, topic_partition):
-            raise TopicExistsError(
-                f"topic {topic_partition.topic} exists already, and is not replaced: restore it "
-                "into another directory, or delete it first"
-            )
+    found, present = _check_topics(job, topics)
     places = {}
     for topic_partition in found:
         if topic_partition not in present:
@@ -111,6 +126,22 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
         job.target.rename(place, topic_partition.directory)
     job.target.sync_directory("")
     return found
+
+
+def _check_topics(
+    job: Job, topics: Collection[str]
+) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Return the partitions to restore, and those of them that an attempt has restored."""
+    found = check_source(job.source, topics, is_beside_others=True)
+    check_whole(job.target)
+    present = [tp for tp in list_partitions(job.target) if tp.topic in topics]
+    for topic_partition in present:
+        if topic_partition not in found or not _is_restored(job, topic_partition):
+            raise TopicExistsError(
+                f"topic {topic_partition.topic} exists already, and is not replaced: restore it "
+                "into another directory, or delete it first"
+            )
+    return found, present
 
 
 def _is_restored(job: Job, topic_partition: TopicPartition) -> bool:

@@ -164,22 +164,34 @@ def keep_only(job: Job, found: Collection[TopicPartition]) -> None:
             job.remove_partition(topic_partition)
 
 
+def root_bytes(job: Job) -> int:
+    """Return how many bytes ``copy_root_files`` would copy."""
+    return sum(job.source.stat(name).size for name in _root_files(job))
+
+
+def _root_files(job: Job) -> list[str]:
+    files = [name for name in COPIED_ROOT_FILES if job.source.exists(name)]
+    directory = names.CLUSTER_METADATA_DIRECTORY
+    if job.source.exists(directory):
+        for name, is_directory in job.source.list(directory):
+            if not is_directory and not names.is_on_its_way(name):
+                files.append(f"{directory}/{name}")
+    return files
+
+
 def copy_root_files(job: Job) -> None:
     """Copy the files that belong to no partition: of the root, and a broker's cluster metadata.
 
     The metadata does not change while logfs owns the directory. A broker that opens the copy needs
     it to find its topics.
     """
-    for name in COPIED_ROOT_FILES:
-        if job.source.exists(name):
-            job.transfer.copy(name)
-    forget_directory_id(job.target)
     directory = names.CLUSTER_METADATA_DIRECTORY
     if job.source.exists(directory):
         job.make_directory(directory)
-        for name, is_directory in job.source.list(directory):
-            if not is_directory and not names.is_on_its_way(name):
-                job.transfer.copy(f"{directory}/{name}")
+    for name in _root_files(job):
+        job.transfer.copy(name)
+    forget_directory_id(job.target)
+    if job.source.exists(directory):
         job.target.sync_directory(directory)
 
 

@@ -77,6 +77,32 @@ def compact_now(
         CorruptRecordError: A batch is damaged.
         LogfsError, OSError: See ``rounds.clean``.
     """
+    return _compact(log, now_ms, tools, find, roll=roll)
+
+
+def preview_compaction(
+    log: PartitionLog, now_ms: int, tools: CleaningTools, find: FindKeys = find_keys
+) -> Compacted:
+    """Return what ``compact_now`` would do in its first round, and change nothing.
+
+    The new segments are written, counted and removed, so this takes as long, and as much room. Only
+    a round that was done shows what the next one finds: ``end_offset`` is where it would begin.
+
+    Raises:
+        See ``compact_now``.
+    """
+    return _compact(log, now_ms, tools, find, is_preview=True)
+
+
+def _compact(
+    log: PartitionLog,
+    now_ms: int,
+    tools: CleaningTools,
+    find: FindKeys,
+    *,
+    roll: bool = False,
+    is_preview: bool = False,
+) -> Compacted:
     check_compactable(log)
     stats, rounds = CleanerStats(), 0
     with log.cleaning.lock:
@@ -92,14 +118,21 @@ def compact_now(
                 rounds and is_clean
             ):
                 break
-            done = clean(log, dirty, now_ms, tools, find)
+            done = clean(log, dirty, now_ms, tools, find, is_preview=is_preview)
+            if is_preview:
+                return _compacted(log, done.end_offset, 1, done.stats)
             note_cleaned(log.disk, log.topic_partition, done.end_offset)
             stats.add(done.stats)
             rounds += 1
-        log.cleaning.uncleanable = None
+        if not is_preview:
+            log.cleaning.uncleanable = None
+    return _compacted(log, dirty.first_dirty, rounds, stats)
+
+
+def _compacted(log: PartitionLog, end_offset: int, rounds: int, stats: CleanerStats) -> Compacted:
     return Compacted(
         log.topic_partition.partition,
-        dirty.first_dirty,
+        end_offset,
         rounds,
         stats.bytes_read,
         stats.bytes_written,

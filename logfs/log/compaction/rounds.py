@@ -43,11 +43,14 @@ def clean(
     now_ms: int,
     tools: CleaningTools,
     find: FindKeys = find_keys,
+    *,
+    is_preview: bool = False,
 ) -> Cleaned:
     """Compact the dirty part of a log, as far as the memory for keys allows.
 
     Args:
         log: The log. Other threads may read it and append to it meanwhile.
+        is_preview: Write the new segments, count them and remove them; the log does not change.
 
     Raises:
         CleaningAbortedError: ``tools`` ended it, or the log was truncated or trimmed meanwhile.
@@ -59,8 +62,9 @@ def clean(
     stats, begin_s = CleanerStats(), tools.clock_s()
     snapshot = log.snapshot
     logger.info(
-        "%s: compacting, dirty from offset %d to %d, %d of %d bytes",
-        log.topic_partition, dirty.first_dirty, dirty.first_uncleanable, dirty.cleanable_bytes,
+        "%s: %s, dirty from offset %d to %d, %d of %d bytes",
+        log.topic_partition, "previewing a compaction" if is_preview else "compacting",
+        dirty.first_dirty, dirty.first_uncleanable, dirty.cleanable_bytes,
         dirty.clean_bytes + dirty.cleanable_bytes,
     )  # fmt: skip
     segments = [s for s in snapshot.segments[:-1] if s.base_offset < dirty.first_uncleanable]
@@ -70,11 +74,12 @@ def clean(
         end_offset = keys.offsets.latest_offset + 1
         segments = [s for s in segments if s.base_offset < end_offset]
         round_ = _round(log, snapshot, dirty, keys, now_ms)
-        count = _clean_groups(log, round_, segments, tools, stats)
+        count = _clean_groups(log, round_, segments, tools, stats, is_preview=is_preview)
     stats.elapsed_s = tools.clock_s() - begin_s
     done = Cleaned(max(end_offset, dirty.first_dirty), (len(segments), count), stats)
-    _remember(log, done, now_ms)
-    _report(log, dirty, done)
+    if not is_preview:
+        _remember(log, done, now_ms)
+        _report(log, dirty, done)
     return done
 
 
@@ -125,6 +130,8 @@ def _clean_groups(
     segments: list[Segment],
     tools: CleaningTools,
     stats: CleanerStats,
+    *,
+    is_preview: bool,
 ) -> int:
     """Rewrite segments group by group; returns the number of groups."""
     config, transactions = log.config, CleanedTransactions()
@@ -139,7 +146,7 @@ def _clean_groups(
         cleaned = CleanedSegment(round_, old, transactions, tools)
         try:
             _fill(cleaned, round_.snapshot, old)
-            if not cleaned.has_changed:
+            if is_preview or not cleaned.has_changed:
                 cleaned.discard(stats)
                 continue
             entry = cleaned.finish(old[-1], stats)
