@@ -25,7 +25,7 @@ KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall clean
+.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall dist clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -80,6 +80,9 @@ install: system-packages ## for everybody, below /opt/logfs and PREFIX=/usr/loca
 
 uninstall: ## remove what install has put there; data and /etc/logfs stay
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install uninstall
+
+dist: system-packages ## the source distribution, a wheel, and hashes of what they need, in dist/
+	@.ci/dist
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
