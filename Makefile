@@ -25,7 +25,7 @@ KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall dist clean
+.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall dist deb clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -83,6 +83,10 @@ uninstall: ## remove what install has put there; data and /etc/logfs stay
 
 dist: system-packages ## the source distribution, a wheel, and hashes of what they need, in dist/
 	@.ci/dist
+
+deb: system-packages ## a Debian package of this release, in dist/, with all of PyPI's in it: EXTRAS=arrow
+	@.ci/system-packages deb
+	@EXTRAS='$(EXTRAS)' WHEEL='$(WHEEL)' .ci/deb
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -3,6 +3,9 @@
 # is this machine's below and forgotten afterwards, with the units of this tree; let it run DIRECTORY
 # /scenario; power off. What that prints is in DIRECTORY/out, what the daemons log in DIRECTORY/daemon.
 #
+# With LOGFS_ROOT, the root is that directory instead of this machine's, and has its own logfs: COMMAND
+# and the units of this tree are not used.
+#
 # COMMAND is how logfs is called, "python -m logfs". Of the machine's own units nothing is started: they would clean up
 # /tmp, set sysctls and load modules.
 
@@ -30,7 +33,7 @@ mkdir -p "$directory/layers"
 mount -t tmpfs layers "$directory/layers"
 cd "$directory/layers"
 mkdir upper work root
-mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root
+mount -t overlay -o "lowerdir=${LOGFS_ROOT:-/},upperdir=upper",workdir=work overlay root
 root=$PWD/root units=$PWD/root/etc/systemd/system
 rm -rf "$units"/* "$root"/usr/lib/systemd/system/*.wants
 : >"$root/etc/fstab"
@@ -48,7 +51,7 @@ StandardError=file:/shared/err
 ExecStart=/bin/bash /shared/scenario
 ExecStopPost=/bin/systemctl exit 0
 END
-cp "$tree"/systemd/*.service "$tree"/systemd/*.timer "$units"
+[ -n "${LOGFS_ROOT-}" ] || cp "$tree"/systemd/*.service "$tree"/systemd/*.timer "$units"
 for unit in logfs@ logfs-verify@; do
     mkdir "$units/$unit.service.d"
     printf '[Service]\nStandardOutput=append:/shared/daemon\nStandardError=append:/shared/daemon\n' \
@@ -56,14 +59,17 @@ for unit in logfs@ logfs-verify@; do
 done
 # This tree may lie in /tmp.
 echo PrivateTmp=no >>"$units/logfs-verify@.service.d/log.conf"
-mkdir -p "$root/opt/logfs/current/bin" "$root/etc/logfs" "$root/var/lib/logfs" "$root/mnt/logs"
+mkdir -p "$root/etc/logfs" "$root/var/lib/logfs" "$root/mnt/logs"
 program() {
     printf '#!/bin/sh\nexport PYTHONPATH=%s\nexec %s "$@"\n' "$tree" "$2" >"$1"
     chmod +x "$1"
 }
-program "$root/opt/logfs/current/bin/logfs" "$command"
-program "$root/usr/sbin/mount.logfs" "$command.cli.mount_helper"
-cp "$tree"/systemd/examples/*.mount "$units"
+if [ -z "${LOGFS_ROOT-}" ]; then
+    mkdir -p "$root/opt/logfs/current/bin"
+    program "$root/opt/logfs/current/bin/logfs" "$command"
+    program "$root/usr/sbin/mount.logfs" "$command.cli.mount_helper"
+    cp "$tree"/systemd/examples/*.mount "$units"
+fi
 
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
