@@ -416,8 +416,7 @@ class LogStore(Catalog[PartitionLog]):
     @property
     def deleted_bytes(self) -> int:
         """Bytes of the logs of deleted topics that are still on the disk."""
-        with self._changes:
-            return self._deleted.size_bytes
+        return self._deleted.size_bytes
 
     def deleted_tiered(self) -> list[DeletedPartition]:
         """Return the directories of deleted topics that wait for the object store."""

@@ -93,7 +93,8 @@ class DeletedPartitions:
     @property
     def size_bytes(self) -> int:
         """Bytes of the logs that were deleted since the start and are still on the disk."""
-        return sum(row.log.snapshot.size_bytes for row in self._waiting if row.log is not None)
+        logs = [row.log for row in self._waiting if row.log is not None]
+        return sum(log.snapshot.size_bytes for log in logs)
 
     def delete(
         self,
