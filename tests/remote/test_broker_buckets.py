@@ -141,18 +141,53 @@ def test_what_a_broker_has_tiered_is_mounted(stored: Stored, tmp_path: Path) -> 
             assert (found.point / "orders" / address).read_bytes() == expected
 
 
-@pytest.mark.expect_log("could not be loaded")
-def test_a_damaged_chunk_is_an_error(logfs: Call, stored: Stored, tmp_path: Path) -> None:
-    root = aiven(stored, tmp_path, chunk_bytes=1000)
-    target = sorted((root / f"orders-{topic_id(stored)}" / "0").glob("*.rsm-manifest"))[1]
+FRAME = b"\x28\xb5\x2f\xfd"
+
+
+def damage_chunk(stored: Stored, root: Path, segment: int, share: float) -> None:
+    """Make a chunk of partition 0 one that does not decompress."""
+    target = sorted((root / f"orders-{topic_id(stored)}" / "0").glob("*.rsm-manifest"))[segment]
     log = target.with_suffix(".log")
     data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[data.index(FRAME, int(len(data) * share))] ^= 0xFF
     log.write_bytes(data)
+
+
+@pytest.mark.expect_log("cannot be read")
+@pytest.mark.parametrize("share", [0, 0.5, 0.9])
+def test_a_damaged_chunk_fails_the_reads_of_its_segment(
+    logfs: Call, stored: Stored, tmp_path: Path, share: float
+) -> None:
+    root = aiven(stored, tmp_path, chunk_bytes=4000)
+    damage_chunk(stored, root, 1, share)
+    whole = logfs("cat", f"{stored.data}/orders/0").out
     outcome = logfs("cat", f"file://{root}/orders/0")
-    assert (outcome.status, outcome.out) == (1, b"")
-    assert "does not decompress" in outcome.errors[0]
+    assert outcome.status == 1
+    assert "does not decompress" in outcome.errors[-1]
+    assert outcome.errors[-1].endswith("read on with @offset=2000")
+    lines = outcome.out.count(b"\n")
+    assert whole.startswith(outcome.out)
+    assert lines == 1000 if not share else 1000 + 1000 * share - 50 < lines < 2000
+    for offset in (0, 500, 2000, 2500):
+        name = f"0@offset={offset}..offset={offset + 400}"
+        expected = logfs("cat", f"{stored.data}/orders/{name}").out
+        found = logfs("cat", f"file://{root}/orders/{name}")
+        assert (found.status, found.out) == (0, expected)
     assert logfs("cat", f"file://{root}/orders/1").out
+    outcome = logfs("verify", f"file://{root}")
+    assert outcome.status == 1
+
+
+@pytest.mark.expect_log("no whole batch")
+def test_the_log_ends_before_a_damaged_chunk_of_its_last_segment(
+    logfs: Call, stored: Stored, tmp_path: Path
+) -> None:
+    root = aiven(stored, tmp_path, chunk_bytes=4000)
+    damage_chunk(stored, root, 2, 0.5)
+    outcome = logfs("cat", f"file://{root}/orders/0")
+    assert logfs("cat", f"{stored.data}/orders/0").out.startswith(outcome.out)
+    assert 2400 < outcome.out.count(b"\n") < 2600
+    assert logfs("verify", f"file://{root}").status == 1
 
 
 @pytest.mark.expect_log("could not be loaded")

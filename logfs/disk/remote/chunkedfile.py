@@ -4,7 +4,6 @@ The chunks that were read last stay in memory, decompressed: a sequential reader
 chunk once. What is read of the object is read ahead and kept by the file of the object.
 """
 
-import errno
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.remote.readonlyfile import ReadOnlyFile
 from logfs.disk.vfs import File
+from logfs.errors import CorruptRecordError
 
 _KEPT_BYTES = 16 << 20
 """What the decompressed chunks of one open file take at most; one chunk is kept in any case."""
@@ -80,7 +80,9 @@ class ChunkedFile(ReadOnlyFile):
         """See ``vfs.File``. Waits for the store, if need be.
 
         Raises:
-            OSError: EIO: a chunk does not decompress to its size; or the store failed.
+            CorruptRecordError: The chunk at the position does not decompress to its size. A read
+                that begins before it ends there.
+            OSError: The store failed.
         """
         return self._read(buffer, position, may_fetch=True)
 
@@ -93,8 +95,7 @@ class ChunkedFile(ReadOnlyFile):
     def pread(self, size: int, position: int) -> bytes:
         """See ``vfs.File``."""
         data = bytearray(max(min(size, self._place.size - position), 0))
-        self.pread_into(memoryview(data), position)
-        return bytes(data)
+        return bytes(data[: self.pread_into(memoryview(data), position)])
 
     def close(self) -> None:
         """See ``vfs.File``."""
@@ -110,7 +111,12 @@ class ChunkedFile(ReadOnlyFile):
             if chunk is None:
                 if not may_fetch:
                     return done
-                chunk = self._fetch(number)
+                try:
+                    chunk = self._fetch(number)
+                except CorruptRecordError:
+                    if done:
+                        return done  # what is before the damage can be used
+                    raise
             piece = chunk[start : start + size - done]
             buffer[done : done + len(piece)] = piece
             done += len(piece)
@@ -133,6 +139,9 @@ class ChunkedFile(ReadOnlyFile):
                 self._chunks.popitem(last=False)
         return chunk
 
-    def _corrupt(self, number: int, what: str) -> OSError:
-        text = f"chunk {number} does not decompress: {what}"
-        return OSError(errno.EIO, text, f"{self._name} ({self._place.part.key})")
+    def _corrupt(self, number: int, what: str) -> CorruptRecordError:
+        place = self._place
+        start = number * place.chunk_bytes
+        size = min(place.chunk_bytes, place.size - start)
+        text = f"{place.part.key}: chunk {number} does not decompress: {what}"
+        return CorruptRecordError(text, start, size_bytes=size)

@@ -23,7 +23,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableState
-from logfs.log.segments.scan import Scan, fill_segment, pass_over
+from logfs.log.segments.scan import Scan, fill_segment, pass_over, pass_over_unreadable
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.types import Positions
 
@@ -160,7 +160,7 @@ class FollowedLog(WatchedLog):
                 return True
             if not later:
                 return False
-            if not self._pass_over():
+            if not self._pass_over(later[0]):
                 self._begin_next(later.pop(0), listing)
 
     def _may_have_grown(self, now_ms: int) -> bool:
@@ -223,15 +223,18 @@ class FollowedLog(WatchedLog):
         known = self._positions.entries.get(base_offset)
         return end if known is None else end.at_least(known.bases)
 
-    def _pass_over(self) -> bool:
-        """Account for a batch in a sealed segment that cannot be read: it stays, and is a loss."""
+    def _pass_over(self, following: int) -> bool:
+        """Account for a batch in a sealed segment that cannot be read: it stays, and is a loss.
+
+        If not even its bytes can be read, this is the rest of the segment, up to the one after it.
+        """
         tail = self._tail
         position, size = tail.builder.file_position, tail.log.size()
         if position >= size:
             return False
         scan = Scan(tail.builder, size)
         name = tail.segment.name
-        if not pass_over(scan, tail.log, ()):
+        if not (pass_over(scan, tail.log, ()) or pass_over_unreadable(scan, tail.log, following)):
             self._lose_here("corrupt", position, size - position,
                        f"{name}: {size - position} bytes from byte {position} on are no whole "
                        f"batch ({tail.problem}); they stay")  # fmt: skip

@@ -30,6 +30,7 @@ from logfs.log.segments.scan import (
     begins_batch,
     claims_more,
     end_of_data,
+    pass_over_unreadable,
     rebuild_indexes,
     scan_segment,
 )
@@ -243,6 +244,8 @@ def _scan_log(
 ) -> Scan:
     config = loader.config
     scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
+    if scan.problem is not None and pass_over_corrupt and following:
+        pass_over_unreadable(scan, log, following[0])
     for _ in range(0 if loader.context.read_only else _MOST_REPAIRS):
         stopped = scan_segment(log, segment, config) if scan.corrupt else scan
         if not repair_base_offset(log, segment, stopped, following):

@@ -139,11 +139,15 @@ def _is_usable(entries: Entries, number: int, corrupt: int, end: TextEntry) -> b
 
 def _next_batch(log: File, position: int, stop: int) -> int:
     """Return where the batch after a corrupt one begins; ``stop`` if that cannot be told."""
-    size = size_of(log.pread(LOG_OVERHEAD_BYTES, position))
-    follower = position + size
-    if size < SHORTEST_BATCH_BYTES or follower >= stop:
+    try:
+        size = size_of(log.pread(LOG_OVERHEAD_BYTES, position))
+        follower = position + size
+        if size < SHORTEST_BATCH_BYTES or follower >= stop:
+            return stop
+        head = log.pread(HEADER_BYTES, follower)
+    except CorruptRecordError:  # the bytes themselves cannot be read
         return stop
-    return follower if header_ok(log.pread(HEADER_BYTES, follower), 0, stop - follower) else stop
+    return follower if header_ok(head, 0, stop - follower) else stop
 
 
 def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int) -> Positions:

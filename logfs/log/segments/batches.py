@@ -75,10 +75,14 @@ class Window:
             )
         size = min(chunk, file_end - position)
         buffer = self._room(size)
-        if not _fill(log, buffer, 0, size, position, may_block):
+        found, damage = _fill_up_to_damage(log, buffer, size, position, may_block)
+        if not found:
             return False
+        size = found
         stop = _whole_batches(buffer, size, position)
         if stop == 0:
+            if damage is not None:
+                raise damage
             stop = _first_batch_bytes(buffer, size, position, file_end)
             if stop > size:
                 if stop > len(buffer):
@@ -255,7 +259,11 @@ class BatchFeed:
     def feed(self) -> int:
         """Feed the next chunk; returns how many of its bytes the builder has used."""
         builder, chunks = self._builder, self.chunks
-        size = chunks.read(builder.file_position, self._wanted)
+        try:
+            size = chunks.read(builder.file_position, self._wanted)
+        except CorruptRecordError as error:  # the bytes themselves cannot be read
+            self.problem = error.message
+            return 0
         used = builder.feed(chunks.data, 0, size, True)
         self.problem = builder.problem
         if self.problem == INCOMPLETE and not chunks.is_cut:
@@ -321,8 +329,26 @@ def _fill(
         return got is not None and got == stop - start
     got = log.pread_into(view[start:stop], position + start)
     if got < stop - start:
+        log.pread(1, position + start + got)  # raises if the file goes on and cannot be read
         raise _too_short(position + start + got, position + stop)
     return True
+
+
+def _fill_up_to_damage(
+    log: File, buffer: bytearray, size: int, position: int, may_block: bool
+) -> tuple[int, CorruptRecordError | None]:
+    """Fill a buffer, up to bytes that cannot be read; returns its bytes, and what is wrong then.
+
+    Returns no bytes if the call would block.
+    """
+    try:
+        is_full = _fill(log, buffer, 0, size, position, may_block)
+    except CorruptRecordError as error:
+        damaged = error.position or 0
+        if not (error.size_bytes and position < damaged < position + size):
+            raise
+        return damaged - position, error
+    return (size if is_full else 0), None
 
 
 def _too_short(end: int, expected: int) -> CorruptRecordError:

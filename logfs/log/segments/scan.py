@@ -160,11 +160,15 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Skip a corrupt batch, if its length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
-    header = log.pread(HEADER_BYTES, position)
-    if len(header) < SHORTEST_BATCH_BYTES:
+    try:
+        header = log.pread(HEADER_BYTES, position)
+        if len(header) < SHORTEST_BATCH_BYTES:
+            return False
+        total = size_of(header)
+        is_long = total >= SHORTEST_BATCH_BYTES
+        follower = log.pread(HEADER_BYTES, position + total) if is_long else b""
+    except CorruptRecordError:  # the bytes themselves cannot be read
         return False
-    total = size_of(header)
-    follower = log.pread(HEADER_BYTES, position + total) if total >= SHORTEST_BATCH_BYTES else b""
     if header_ok(follower, 0, scan.file_size - position - total):
         last_offset = _first_offset(log, position + total, follower, base_offset) - 1
     elif total >= SHORTEST_BATCH_BYTES and position + total == scan.file_size:
@@ -179,6 +183,37 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
     _take(scan)
     return True
+
+
+def pass_over_unreadable(scan: Scan, log: File, following: int) -> bool:
+    """Skip the rest of a segment if some of its bytes cannot be read at all.
+
+    Args:
+        following: The base offset of the next segment.
+    """
+    builder = scan.builder
+    position, total = builder.file_position, scan.file_size - builder.file_position
+    why = _why_unreadable(log, position, scan.file_size)
+    if why is None or following <= builder.next_offset:
+        return False
+    scan.corrupt.append((position, total, why))
+    scan.problem = None
+    lengths = Positions(total, total, total)
+    builder.add(total, builder.next_offset, following - 1, builder.max_timestamp, 0, *lengths)
+    _take(scan)
+    return True
+
+
+def _why_unreadable(log: File, position: int, end: int) -> str | None:
+    while position < end:
+        try:
+            data = log.pread(min(_CHUNK_BYTES, end - position), position)
+        except CorruptRecordError as error:
+            return error.message
+        if not data:
+            return None  # the file was cut
+        position += len(data)
+    return None
 
 
 def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
+from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.segments.batches import BatchFeed
 from logfs.log.segments.scan import end_of_data
@@ -146,16 +147,22 @@ class SegmentWalk:
                 yield IndexedBatches(
                     feed.chunks.data, start, stop, *entries, is_after_damage, builder.fed_epochs
                 )
-            if feed.chunks.is_cut:  # the file was cut meanwhile
+            if feed.chunks.is_cut and self.log.size() < self.size:  # the file was cut meanwhile
                 break
-            if feed.problem is not None and not self._pass_over():
+            if feed.problem is not None and not self._pass_over(feed.problem):
                 break
 
-    def _pass_over(self) -> bool:
+    def _read(self, size: int, position: int) -> bytes:
+        """Return bytes of the file; none if they cannot be read at all."""
+        try:
+            return self.log.pread(size, position)
+        except CorruptRecordError:
+            return b""
+
+    def _pass_over(self, why: str) -> bool:
         """Go on after bytes that cannot be read; False if no batch follows."""
-        builder = self.builder
-        position, why = builder.file_position, str(builder.problem)
-        header = self.log.pread(HEADER_BYTES, position)
+        position = self.builder.file_position
+        header = self._read(HEADER_BYTES, position)
         if why.startswith("base offset") and self._is_sound(header, position):
             self._pass_step_back(header, position, why)
             return True
@@ -168,7 +175,10 @@ class SegmentWalk:
         if resumed is not None:
             self._go_on(position, resumed, why)
             return True
-        end = end_of_data(self.log, position, self.size)
+        try:
+            end = end_of_data(self.log, position, self.size)
+        except CorruptRecordError:
+            end = self.size
         self.padding = self.size - end
         if end > position:
             self.padding = 0
@@ -181,12 +191,12 @@ class SegmentWalk:
 
     def _base_offset_at(self, position: int) -> int | None:
         """Return the offset of the first record of a sound batch; None at the end of the file."""
-        header = self.log.pread(HEADER_BYTES, position)
+        header = self._read(HEADER_BYTES, position)
         if len(header) < SHORTEST_BATCH_BYTES:
             return None
         if not is_message(header):
             return base_offset_of(header)
-        data = self.log.pread(self._nominal_size(header), position)
+        data = self._read(self._nominal_size(header), position)
         return first_offset(data, 0, len(data))
 
     def _pass_step_back(self, header: bytes, position: int, why: str) -> None:
@@ -194,7 +204,7 @@ class SegmentWalk:
         base_offset = int.from_bytes(header[:8], "big", signed=True)
         after = position + self._nominal_size(header)
         count = last_offset_delta_of(header) + 1
-        follower = self.log.pread(8, after)
+        follower = self._read(8, after)
         next_offset = self.builder.next_offset + count
         offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
         if base_offset + count <= offset < next_offset:
@@ -229,7 +239,7 @@ class SegmentWalk:
 
     def _begins_at(self, position: int) -> bool:
         """Whether a sound batch with a possible offset is at a position."""
-        header = self.log.pread(HEADER_BYTES, position)
+        header = self._read(HEADER_BYTES, position)
         if not header_ok(header, 0, self.size - position):
             return False
         size = self._nominal_size(header)
@@ -237,7 +247,7 @@ class SegmentWalk:
             return base_offset_of(header) >= self.builder.next_offset and self._is_sound(
                 header, position
             )
-        data = self.log.pread(size, position)
+        data = self._read(size, position)
         return first_offset(data, 0, len(data)) >= self.builder.next_offset
 
     def _is_sound(self, header: bytes, position: int) -> bool:
@@ -245,5 +255,5 @@ class SegmentWalk:
         size = self._nominal_size(header)
         if not size or header[MAGIC_AT] != MAGIC or position + size > self.size:
             return False
-        body = self.log.pread(size - CRC_START, position + CRC_START)
+        body = self._read(size - CRC_START, position + CRC_START)
         return len(body) == size - CRC_START and crc32c(body) == crc_of(header)
