@@ -96,6 +96,12 @@ def mount_logfs(bench: Bench, data: Path, *options: str) -> BenchMount:
     return _keep(bench.cleanup, python_command("logfs", "mount", *chosen, data, point), point)
 
 
+def mount_url(bench: Bench, url: str) -> BenchMount:
+    """Mount the logs of an object store, as a user does."""
+    point = bench.directory / "bucket.mount"
+    return _keep(bench.cleanup, python_command("logfs", "mount", "-o", "ro", url, point), point)
+
+
 def mount_held(bench: Bench, data: Path) -> BenchMount:
     """Mount a data directory with a holder, whose process it is, and which never gives up."""
     data.mkdir(exist_ok=True)

@@ -2,9 +2,10 @@
 
     python -m benchmarks.sparkscan LOG TEXT ROUNDS
 
-LOG is a data directory, TEXT a plain file with the same lines. Prints the seconds of every run as
-JSON, by what was read: ``text``, ``logfs`` (all columns, as a query that says nothing gets them),
-``pruned`` (the value alone).
+LOG is a data directory, TEXT a plain file with the same lines, or the URL of an object store with
+the same log. Prints the seconds of every run as JSON, by what was read: ``text`` or ``url``,
+``logfs`` (all columns, as a query that says nothing gets them), ``pruned`` (the value alone; not
+beside a URL).
 """
 
 import json
@@ -31,6 +32,9 @@ def main(log: str, text: str, rounds: int) -> None:
             "logfs": lambda: spark.read.format("logfs").load(log),
             "pruned": lambda: spark.read.format("logfs").schema("value binary").load(log),
         }
+        if "://" in text:
+            del tables["text"], tables["pruned"]
+            tables["url"] = lambda: spark.read.format("logfs").load(text)
         scan(tables, rounds)
         spark.stop()
 

@@ -25,6 +25,7 @@ from benchmarks.questions import (
     spark,
     sparkpeers,
     tiered,
+    tiering,
     verifying,
     watching,
 )
@@ -44,6 +45,9 @@ QUESTIONS: dict[str, Question] = {
     "fixed": fixed.rows,
     "cold": cold.rows,
     "tiered": tiered.rows,
+    "tier-mount": tiering.mounts,
+    "tier-append": tiering.appends,
+    "tier-spark": tiering.spark,
     "open": opening.rows,
     "look": looking.rows,
     "recovery": recovery.after_a_crash,

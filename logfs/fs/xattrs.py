@@ -4,7 +4,8 @@
                      positions, in the view, of the first kept and after the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
-    on a raw file    inode, its number on the disk
+    on a raw file    inode, its number on the disk; object, the address of the object that has it in
+                     the store; is_local, whether it is on the disk of the data directory as well
     on the mount     data, the data directory; pid, the process that serves it; isolation_level;
                      utc_offset.2026-11-20T10:00:00 and the like, which are not listed: the offset
                      of the daemon's time zone from UTC at that local time, in seconds
@@ -18,13 +19,15 @@ import logging
 from collections.abc import Mapping
 
 from logfs.config import TOPIC_KEYS
-from logfs.errors import InvalidConfigError
+from logfs.disk.remote.overlay import local_part
+from logfs.errors import InvalidConfigError, LogfsError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
 from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RootNode, TopicNode
 from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawNode
 from logfs.log.following.store import AnyStore
-from logfs.log.meta import partition_meta
+from logfs.log.meta import object_of, partition_meta
+from logfs.log.remote.catalog import catalog_of
 from logfs.machine.host import utc_offset_s
 
 logger = logging.getLogger(__name__)
@@ -122,7 +125,7 @@ def _facts(node: Node) -> Mapping[str, str]:
     if isinstance(node, RootNode):
         return node.facts
     if isinstance(node, RawNode):
-        return {"inode": str(node.disk_inode)}
+        return {"inode": str(node.disk_inode), **_stored_facts(node)}
     if not isinstance(node, FileNode):
         return {}
     partition = node.partition
@@ -140,6 +143,19 @@ def _facts(node: Node) -> Mapping[str, str]:
         case _:
             return facts
     return facts | {"start": str(start), "end": str(end)}
+
+
+def _stored_facts(node: RawNode) -> dict[str, str]:
+    """Return where the store has a raw file; nothing if it has not."""
+    log = node.partition.log
+    try:
+        address = object_of(log, node.name)
+    except (LogfsError, OSError):
+        return {}
+    if address is None:
+        return {}
+    is_local = local_part(log.disk).exists(node.path()) if catalog_of(log.disk) else False
+    return {"object": address, "is_local": _text(is_local)}
 
 
 def _text(value: object) -> str:

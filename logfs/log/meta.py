@@ -5,8 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from logfs.config import SealedCompression
+from logfs.disk.remote.chunkedfile import ChunkedPart
+from logfs.disk.remote.overlay import RemotePart
+from logfs.disk.remote.treedisk import FoundFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.bucket import Bucket, bucket_of
+from logfs.log.remote.catalog import catalog_of
 from logfs.log.remote.status import remote_as_json
 from logfs.log.writing.state import PartitionState
 from logfs.types import IsolationLevel, View
@@ -108,6 +112,24 @@ def remote_facts(log: ReadableLog) -> dict[str, object] | None:
     if state.tier is None and not state.config.remote_storage_enable:
         return None
     return remote_as_json(state.remote, state.snapshot, state.tier)
+
+
+def object_of(log: ReadableLog, name: str) -> str | None:
+    """Return the address of the object that has a file of a partition; None if the store has not.
+
+    The file may be on the disk as well.
+    """
+    part: FoundFile | None = None
+    url = ""
+    if (bucket := bucket_of(log.disk)) is not None:
+        files, url = bucket.directory(log.directory), bucket.store.url
+        part = None if files is None else files.find(name)
+    elif (catalog := catalog_of(log.disk)) is not None:
+        partition, url = catalog.partition(log.directory), catalog.url
+        part = None if partition is None else partition.find(name)
+    if isinstance(part, ChunkedPart):
+        part = part.part
+    return f"{url}/{part.key}" if isinstance(part, RemotePart) else None
 
 
 def _of_bucket(bucket: Bucket, log: ReadableLog) -> dict[str, object]:

@@ -57,18 +57,25 @@ class ObjectServer:
     Args:
         directory: Its own folder, made if it is missing.
         certificate: Files of a certificate and its key: it speaks TLS. Only if ``has_files``.
+        access_log: File that gets a line for each request. Only if ``has_files``.
 
     Attributes:
         endpoint: Where clients connect; the same after every start.
     """
 
-    def __init__(self, directory: Path, certificate: tuple[Path, Path] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        certificate: tuple[Path, Path] | None = None,
+        access_log: Path | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._program = programs.server()
         self._directory = directory
         self._objects = directory / "objects"
         self._process = Process("object server", directory / "log")
         self._certificate = certificate
+        self._access_log = access_log
         self._choose_port()
 
     def __enter__(self) -> "ObjectServer":
@@ -136,6 +143,8 @@ class ObjectServer:
         command: list[str | Path] = [programs.found(programs.VERSITYGW)]
         command += ["--access", ACCESS_KEY, "--secret", SECRET_KEY]
         command += ["--port", f"127.0.0.1:{self._port}", "--quiet"]
+        if self._access_log is not None:
+            command += ["--access-log", self._access_log]
         if self._certificate is not None:
             certificate, key = self._certificate
             command += ["--cert", certificate, "--key", key]

@@ -1,6 +1,7 @@
 """A mount whose sealed segments are in an object store, for programs that use it."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -96,6 +97,20 @@ def remote_of(file: Path) -> dict[str, Any]:
     return found
 
 
+def attribute(file: Path, name: str) -> str:
+    """Return an extended attribute ``user.logfs.*``."""
+    return os.getxattr(file, f"user.logfs.{name}").decode()
+
+
+def check_attributes(mount: Mount, bucket: Bucket) -> None:
+    """See that raw files say which object they are in."""
+    logs = sorted((mount.point / ".segments" / "orders-0").glob("*.log"))
+    assert attribute(logs[0], "object").startswith(f"{bucket.url}/orders-")
+    assert attribute(logs[0], "is_local") == "false"
+    assert "user.logfs.object" not in os.listxattr(logs[-1])
+    assert json.loads(attribute(mount.point / "orders" / "0", "remote"))["url"] == bucket.url
+
+
 def local_logs(mount: Mount, name: str = "orders") -> list[str]:
     """Return the local .log files of a topic's partition."""
     return sorted(path.name for path in (mount.data / f"{name}-0").glob("*.log"))
@@ -123,6 +138,7 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
             command: list[str | Path] = ["grep", "-c", "7 x", file]
             assert subprocess.run(command, capture_output=True, check=True).stdout == b"3000\n"
             assert raw_logs(mount, "orders") == raw_logs(mount, "plain")
+            check_attributes(mount, bucket)
             metrics = logfs("metrics", str(mount.point))
             fetched = re.search(rb"\nlogfs_remote_fetch_bytes_total ([0-9.e+]+)\n", metrics)
             assert fetched is not None
