@@ -15,8 +15,9 @@ tiered segment. One in the state *dropped* is a log start inside a tiered segmen
 and bases are the offset and positions of the first record, so that a start need not ask the store.
 
 The segment table decides which segments there are: a row of a segment that it has dropped is void.
-A row that does not decode at the end of the file is a torn write. The segment it was for is in the
-head, from which it is noted again. Anywhere else the file is damaged, and rebuilt from the head.
+The file may have no rows yet. A row that does not decode at the end of the file is a torn write.
+The segment it was for is in the head, from which it is noted again. Anywhere else the file is
+damaged, and rebuilt from the head.
 """
 
 import struct
@@ -45,6 +46,8 @@ _CRC = struct.Struct(">I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 _NO_ID = bytes(16)
 _FEW_ROWS = 64
+_ROOM_BYTES = 64 << 10
+"""Set aside after the rows, so that segments can be noted, and then go, when the disk is full."""
 
 
 class TieredRows:
@@ -133,6 +136,20 @@ class TieredRows:
         """
         self._append(list(entries))
 
+    def make_room(self) -> None:
+        """Make the file if it is not there, and have blocks set aside for more rows, if possible.
+
+        Raises:
+            OSError: There is no file: the disk is full.
+        """
+        if not self._end:
+            self.rewrite()
+        file = self._disk.open(self.name, write=True)
+        try:
+            file.make_room(self._end, _ROOM_BYTES)
+        finally:
+            file.close()
+
     def note_start(self, start: LogPoint) -> None:
         """Note a log start inside a tiered segment; see ``add`` for errors."""
         if self.starts.get(start.offset) != start.positions:
@@ -192,7 +209,8 @@ class TieredRows:
         data = b"".join(map(encode_tiered, added))
         file = self._disk.open(self.name, write=True)
         try:
-            file.truncate(self._end)
+            if file.size() != self._end:  # else it would give back what was set aside
+                file.truncate(self._end)
             file.pwrite(data, self._end)
             file.sync()
         finally:

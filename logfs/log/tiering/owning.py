@@ -109,10 +109,20 @@ class PartitionTiering:
             if config.remote_log_delete_on_disable:
                 self.switch_off(now_ms)
         else:
-            if not config.remote_log_copy_disable:
-                self.copy(throttle)
-            self.drop(now_ms)
+            try:
+                if not config.remote_log_copy_disable:
+                    self._make_room()
+                    self.copy(throttle)
+            finally:
+                if self._writer.epoch and self.problem is None:
+                    self.drop(now_ms)  # also on a full disk
         self.remove(now_ms)
+
+    def _make_room(self) -> None:
+        """Have room to note segments in ``logfs.tiered`` on a disk that is going to be full."""
+        with self.log.exclusive():
+            if not self._is_over and not self.log.is_deleted:
+                self.tier.rows.make_room()
 
     @property
     def tier(self) -> TieredPartition:
