@@ -518,6 +518,9 @@ def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
     The bytes before the damage are returned all the same: the kernel reads them page by page.
     """
     if stop < file.node.size():
+        with contextlib.suppress(CorruptRecordError):
+            # Raises, if the disk or the store fails: that passes, and is no damage.
+            reader.read_into(memoryview(bytearray(1)), stop)
         file.node.is_damaged = True
         reader.read_into(memoryview(bytearray(1)), stop)  # raises: it does not decode
         raise CorruptRecordError(

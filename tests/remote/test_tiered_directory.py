@@ -1,13 +1,19 @@
 """A data directory whose segments are in the store: checks, facts and settings."""
 
+from datetime import UTC
+
 import pytest
 
 from logfs.config import TopicConfig
 from logfs.errors import InvalidConfigError
 from logfs.log.meta import partition_meta
 from logfs.log.overview import topic_overview
+from logfs.log.reading.address import parse_partition_name
+from logfs.log.reading.files import FixedFile, GrowingFile
+from logfs.log.reading.resolve import resolve
 from logfs.log.verifying.segments import verify_segment
 from logfs.log.verifying.verify import verify
+from logfs.types import View
 from tests.log.support import Bench, text_of
 from tests.remote.tiering import TIERED, TieredBench, no_throttle
 
@@ -97,3 +103,30 @@ def test_settings_that_do_not_go_together_are_refused_in_the_words_of_kafka(
 ) -> None:
     with pytest.raises(InvalidConfigError, match=words):
         TopicConfig.from_properties({"remote.storage.enable": "true", **settings})
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_read_returns_what_is_before_a_segment_that_the_store_does_not_give(
+    is_fixed: bool,
+) -> None:
+    bench = TieredBench()
+    text = bench.fill(40)
+    bench.tier_all()
+    log = bench.log
+    second = log.snapshot.segments[1]
+    entry = bench.tier.entries[second.base_offset]
+    bench.objects.fail("get_range", bench.place.log(second.base_offset, entry.segment_id))
+    if is_fixed:
+        address = parse_partition_name("0@earliest..latest", UTC)
+        file: FixedFile | GrowingFile = FixedFile(resolve(log, address, bench.now_ms))
+    else:
+        file = GrowingFile(log, View.TEXT, 0)
+    out = memoryview(bytearray(len(text)))
+    begin = second.bases.text
+    assert file.read_into(out, 0) == begin
+    assert out[:begin] == text[:begin]
+    with pytest.raises(OSError, match="injected"):
+        file.read_into(out, begin)
+    bench.objects.heal()
+    assert file.read_into(out, begin) == len(text) - begin
+    assert out[: len(text) - begin] == text[begin:]

@@ -20,7 +20,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.reader import TextReader, WouldBlockError
+from logfs.log.reading.reader import TextReader, WouldBlockError, comes_again
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
 
@@ -381,11 +381,11 @@ class FixedFile(_RenderedFile):
 
 
 def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:
-    """Read after what a reply holds already; a corrupt record there is left to the next reply."""
+    """Read after what a reply holds already; what fails there is left to the next reply."""
     try:
         return reader.read_into(out[done:], end)
-    except CorruptRecordError:
-        if done:
+    except (CorruptRecordError, OSError) as error:
+        if done and not (isinstance(error, OSError) and not comes_again(error)):
             return 0
         raise
 

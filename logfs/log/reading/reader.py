@@ -13,6 +13,7 @@ the window. A reader that frees its window inside a record keeps the segment's f
 """
 
 import contextlib
+import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +35,17 @@ from logfs.types import IsolationLevel, Positions, View
 _NO_STOP = 2**63 - 1
 _HOP_BYTES = 128 * 1024
 """A hole of aborted records up to this length is walked through: a look-up would take longer."""
+
+
+_ENDS_THE_READ = frozenset({errno.EAGAIN, errno.EINTR})
+
+
+def comes_again(error: OSError) -> bool:
+    """Whether a read can leave an error to the next read: the disk or the store has failed.
+
+    An interrupted wait, or one that is not allowed, ends the read at once.
+    """
+    return error.errno not in _ENDS_THE_READ
 
 
 class WouldBlockError(Exception):
@@ -170,6 +182,7 @@ class TextReader:
 
         Raises:
             CorruptRecordError: The record at the position cannot be decoded.
+            OSError: It cannot be read. What is before it is returned first.
             WouldBlockError: Nothing was read; see ``may_block``.
         """
         self.would_block = False
@@ -190,6 +203,10 @@ class TextReader:
                 raise
             except WouldBlockError:
                 self.would_block = True
+                break
+            except OSError as error:
+                if not (done and comes_again(error)):
+                    raise
                 break
             if got < 0:
                 break
