@@ -145,7 +145,6 @@ class FileHandle:
         ahead: Reads ahead where that is possible, see ``ahead``.
         has_long_line: The unfinished line is too long to become a record on the loop.
         partition: The partition of the file.
-        python_writes: How many of its writes Python has applied.
         reader: Reads the file; None if it is open for writing only.
         is_cached: The kernel caches its bytes.
         is_passed: The kernel reads it itself; see ``passthrough``.
@@ -175,7 +174,6 @@ class FileHandle:
         "node",
         "notes",
         "partition",
-        "python_writes",
         "reader",
         "syncs",
         "waiting",
@@ -212,7 +210,6 @@ class FileHandle:
         self._is_written_since = False
         self._syncs_in_a_row = 0
         self.is_served = False
-        self.python_writes = 0
         self._native_writes = 0
 
     @property
@@ -230,7 +227,7 @@ class FileHandle:
     @property
     def ends_a_line(self) -> bool:
         """Whether closing it may have to end an unfinished line."""
-        return self._writer is not None
+        return self._writer is not None and self._writer.has_file
 
     def pass_through(self, passthrough: Passthrough) -> None:
         """Leave reading to the kernel if this is a sealed file and the kernel can."""
@@ -281,7 +278,8 @@ class FileHandle:
         """Append lines; see ``LineWriter.write``."""
         writer = self._writer
         if writer is None:
-            writer = self._start_writing()
+            writer = self._make_writer()
+        self._has_written = True
         try:
             accepted = writer.write(data, now_ms, slot)
         except _REFUSED_LINE as error:
@@ -296,7 +294,7 @@ class FileHandle:
             error.args = (text if name in text else f"{name}: {text}",)
             raise
         except (LogfsError, OSError) as error:
-            self._failure = error
+            self.note_failure(error)
             raise
         if self.has_long_line or not data.endswith(b"\n"):
             self.has_long_line = writer.unfinished > LONG_LINE_BYTES
@@ -320,7 +318,6 @@ class FileHandle:
     def note_write(self) -> None:
         """Note a write that Python has applied, for ``is_sync_expected``."""
         self._note_native_writes()
-        self.python_writes += 1
         self._note_writes(1)
 
     def note_sync(self) -> None:
@@ -330,10 +327,10 @@ class FileHandle:
             self._syncs_in_a_row += 1
             self._is_written_since = False
 
-    @property
-    def native_writer(self) -> NativeWriter | None:
-        """What the native thread uses to write to this file; None before the first write."""
-        return None if self._writer is None else self._writer.native
+    def native_writer(self) -> NativeWriter:
+        """Return what the native thread uses to write to this file."""
+        writer = self._writer or self._make_writer()
+        return writer.native
 
     @property
     def may_be_served(self) -> bool:
@@ -344,6 +341,7 @@ class FileHandle:
         if self._writer is not None:
             writes = self._writer.native.writes
             if writes > self._native_writes:
+                self._has_written = True
                 self._note_writes(writes - self._native_writes)
                 self._native_writes = writes
 
@@ -355,6 +353,8 @@ class FileHandle:
     def note_failure(self, error: Exception) -> None:
         """Keep a failure for ``report_failure``."""
         self._failure = error
+        if self._writer is not None:
+            self._writer.native.has_failed = True  # close(2) is left to Python
 
     def sync(self) -> None:
         """Make everything durable that was written through this file, and everything before."""
@@ -364,12 +364,13 @@ class FileHandle:
             else:
                 self._log.flush()
         except (LogfsError, OSError) as error:
-            self._failure = error
+            self.note_failure(error)
             raise
 
     def report_failure(self) -> None:
         """Raise the failure of an earlier call or of the partition, once."""
         failure, self._failure = self._failure, None
+        self._note_native_writes()
         if failure is None and self._has_written and self._log.offline is not None:
             failure = LogOfflineError(f"{self._log.topic_partition}: {self._log.offline}")
         if failure is not None:
@@ -383,10 +384,9 @@ class FileHandle:
         if self._writer is not None:
             self._writer.close(now_ms)
 
-    def _start_writing(self) -> LineWriter:
+    def _make_writer(self) -> LineWriter:
         if not (self.appends and isinstance(self.node, PlainNode)):
             raise RefusedError("the file is not open for appending")
-        self._has_written = True
         self._writer = LineWriter(self._log.writable, self.node.view)
         self._writer.notes = self.notes
         return self._writer

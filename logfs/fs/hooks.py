@@ -48,6 +48,7 @@ class Hooks:
         library.logfs_serving_close.argtypes = (ctypes.c_uint64,)
         library.logfs_serving_writes.restype = ctypes.c_uint64
         library.logfs_serving_syncs.restype = ctypes.c_uint64
+        library.logfs_serving_flushes.restype = ctypes.c_uint64
         library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
@@ -183,6 +184,11 @@ class Hooks:
     def serving_syncs(self) -> int:
         """How many fsyncs were answered without Python."""
         return int(self._library.logfs_serving_syncs())
+
+    @property
+    def serving_flushes(self) -> int:
+        """How many closes were answered without Python."""
+        return int(self._library.logfs_serving_flushes())
 
     @property
     def serving_queued(self) -> int:

@@ -1,8 +1,9 @@
 """Which open files the native thread serves: it applies their writes and fsyncs without Python.
 
-The thread (``native/serving.h``) knows every open file that appends, and serves those that have
-written more than once. Python arms a partition after a write of its own (``PartitionLog.arm``). The
-thread then appends until it meets something that only Python does, such as a roll or a full disk.
+The thread (``native/serving.h``) serves every open file that appends. Python arms a partition when
+such a file is opened, and after a write of its own (``PartitionLog.arm``). The thread then appends
+until it meets something that only Python does, such as a roll or a full disk. So ``echo >>`` takes
+Python for the open alone: a close(2) is answered by the thread too, unless the file has failed.
 
 An fsync of a served file is a flush of its partition in a native thread, shared by all that wait
 for it; nothing is flushed if all is durable. What takes more than the one fsync of the ``.log``,
@@ -21,9 +22,6 @@ from logfs.fs.handover.slots import partition_key
 from logfs.fs.hooks import Hooks
 from logfs.fs.readerqueue import ReaderQueues
 from logfs.log.writing._end import functions_address
-
-WRITES_BEFORE = 1
-"""A file is served from the write after so many: many programs open it, write once and close it."""
 
 
 def want_native_thread(hooks: Hooks) -> None:
@@ -60,31 +58,25 @@ class NativeWrites:
         return self._hooks if self._is_used else None
 
     def open(self, number: int, file: FileHandle) -> None:
-        """Note an open file that appends."""
-        hooks = self._serving
+        """Serve an open file that appends, unless it has to stay with Python."""
+        hooks, partition = self._serving, file.partition
         log = file.flushed_log
-        if hooks is not None and not log.is_followed:
-            hooks.serving_open(number, log.writable.exclusive().address)
+        if hooks is None or log.is_followed:
+            return
+        hooks.serving_open(number, log.writable.exclusive().address)
+        if file.may_be_served:
+            file.is_served = True
+            key = partition_key(partition.identity)
+            hooks.serving_begin(number, file.native_writer().address, key)
+            self._arm(file)
 
     def note_write(self, number: int, file: FileHandle) -> None:
         """Note a write that Python has applied at once: the thread may apply the next ones."""
-        hooks, partition = self._serving, file.partition
-        if hooks is None or not file.may_be_served:
-            return
-        writer = file.native_writer
-        if writer is None or partition.log.maintenance_due or not partition.executor.is_free:
-            return
-        partition.log.writable.arm()
-        if not file.is_served and file.python_writes > WRITES_BEFORE:
-            file.is_served = True
-            hooks.serving_begin(number, writer.address, partition_key(partition.identity))
+        self._arm(file)
 
     def note_sync(self, file: FileHandle) -> None:
         """Note an fsync that Python has made: the next ones may take less."""
-        partition = file.partition
-        is_free = not partition.log.maintenance_due and partition.executor.is_free
-        if file.is_served and file.may_be_served and is_free:
-            partition.log.writable.arm()
+        self._arm(file)
 
     def close(self, number: int, file: FileHandle) -> None:
         """Forget an open file whose last request has been answered."""
@@ -92,3 +84,9 @@ class NativeWrites:
         if hooks is not None and file.appends:
             hooks.serving_close(number)
             file.is_served = False
+
+    def _arm(self, file: FileHandle) -> None:
+        partition = file.partition
+        is_free = not partition.log.maintenance_due and partition.executor.is_free
+        if file.is_served and file.may_be_served and is_free:
+            partition.log.writable.arm()

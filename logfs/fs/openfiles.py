@@ -163,6 +163,7 @@ class OpenFiles:
         file.pass_through(self._passthrough)
         number = self._files.add(file, request)
         self._begin(number, file)
+        self._serve(number, file)
         return number, file
 
     def _begin(self, number: int, file: FileHandle) -> None:
@@ -179,9 +180,13 @@ class OpenFiles:
             )
         if file.appends and isinstance(file.node, PlainNode):
             file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
-            self.native.open(number, file)
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
+
+    def _serve(self, number: int, file: FileHandle) -> None:
+        """Have the native thread serve a file that appends, whose writer stays from now on."""
+        if file.appends and isinstance(file.node, PlainNode):
+            self.native.open(number, file)
 
     def _restore(self, number: int) -> FileHandle:
         """Return a file that an earlier daemon has opened; it is counted already.
@@ -202,6 +207,7 @@ class OpenFiles:
         writer = self.writers.pop(number, None)
         if writer is not None:
             file.resume(writer)
+        self._serve(number, file)
         return file
 
     async def restore_all(self, numbers: Iterable[int]) -> None:

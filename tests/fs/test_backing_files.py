@@ -25,6 +25,7 @@ class FakeKernel:
     has_serving = False
     serving_writes = 0
     serving_syncs = 0
+    serving_flushes = 0
 
     def __init__(self) -> None:
         self.is_active = True

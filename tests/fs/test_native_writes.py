@@ -35,8 +35,10 @@ while rest or not os.path.exists(stop):
     size = chance.randint(1, len(rest)) if chance.random() < 0.5 else len(rest)
     try:
         rest = rest[os.write(file, rest[:size]) :]
-        if chance.random() < 0.01:
+        if chance.random() < 0.03:
             os.fsync(file)
+        if chance.random() < 0.03:
+            os.close(os.dup(file))
     except OSError:
         break
 print(count - rest.count(b"\\n"), len(rest), flush=True)
@@ -222,6 +224,25 @@ def test_lines_that_are_synced_one_by_one_are_durable(native: Mounted) -> None:
         meta = json.loads((native.point / "t" / f"{partition}.meta").read_bytes())
         assert meta["durable"]["recovery_point"] == meta["log_end_offset"] == 300
         assert 0 < meta["latency"]["flush"]["count"] <= 300
+
+
+def test_files_that_are_opened_for_one_line_are_served_from_the_first_write(
+    native: Mounted,
+) -> None:
+    path = native.point / "t/0"
+    path.write_bytes(b"")
+    for number in range(300):
+        with path.open("ab", buffering=0) as file:
+            file.write(b"line %d\n" % number if number % 10 else b"line %d" % number)
+        if number % 50 == 0:
+            assert path.read_bytes().count(b"\n") == number + 1
+    assert path.read_bytes() == b"".join(b"line %d\n" % number for number in range(300))
+    assert native_writes(native) > 200
+    with Daemon.connect(str(native.data)) or pytest.fail("no daemon") as daemon:
+        text = daemon.prometheus().decode()
+    found = re.search(r'^logfs_requests_total{operation="flush"} (\d+)', text, re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) > 300
 
 
 def test_without_the_option_there_is_no_thread(mounted: Mounted) -> None:

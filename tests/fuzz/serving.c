@@ -183,6 +183,8 @@ static void answer(const uint8_t *bytes, size_t size) {
             partitions[place]->is_armed = 0;
         unlock(place);
         reply(header->unique, accepted < 0 ? EMSGSIZE : 0, accepted < 0 ? 0 : (uint32_t)accepted);
+    } else if (header->opcode == FUSE_OPCODE_FLUSH) {
+        reply(header->unique, 0, 0);
     } else if (header->opcode == FUSE_OPCODE_FSYNC) {
         lock(place);
         fsync(logs[place]);
@@ -302,6 +304,7 @@ static void *be_program(void *given) {
     struct program *program = given;
     uint64_t fh = (uint64_t)program->number + 1;
     struct write_request write = {.fh = fh};
+    struct flush_request flush = {.fh = fh};
     struct release_request release = {fh, O_WRONLY, 0};
     char *text = malloc(LINE_ROOM);
     size_t filled = 0;
@@ -332,6 +335,7 @@ static void *be_program(void *given) {
         if (kind % 3 == 0)
             sync_log(program->number);
         if (kind % 97 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
+            request(program->number, FUSE_OPCODE_FLUSH, &flush, sizeof flush, "", 0, &size);
             request(program->number, FUSE_OPCODE_RELEASE, &release, sizeof release, "", 0, &size);
             request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
         }
@@ -417,7 +421,7 @@ static void set_up(void) {
         line_begin_file(&lines[i]);
         lines[i].fd = temporary("line");
         lines[i].end = LINE_FILE_HEADER;
-        writers[i] = (log_writer){partitions[i % PARTITIONS], &lines[i], 0, 0};
+        writers[i] = (log_writer){partitions[i % PARTITIONS], &lines[i], 0, 0, 0};
     }
 }
 

@@ -192,12 +192,15 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     ahead = hooks.ahead_reads if hooks is not None else 0
     native = hooks.serving_writes if hooks is not None else 0
     synced = hooks.serving_syncs if hooks is not None else 0
+    closed = hooks.serving_flushes if hooks is not None else 0
     if ahead:
         done["read"] += ahead
     if native:
         done["write"] += native
     if synced:
         done["fsync"] += synced
+    if closed:
+        done["flush"] += closed
     rows = [Sample((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",

@@ -13,6 +13,7 @@ enum {
     FUSE_OPCODE_WRITE = 16,
     FUSE_OPCODE_RELEASE = 18,
     FUSE_OPCODE_FSYNC = 20,
+    FUSE_OPCODE_FLUSH = 25,
     FUSE_OPCODE_INIT = 26,
     FUSE_OPCODE_INTERRUPT = 36,
     FUSE_OPCODE_POLL = 40,
@@ -67,6 +68,12 @@ struct fsync_request {
     uint32_t fsync_flags, padding;
 };
 
+struct flush_request {
+    uint64_t fh;
+    uint32_t unused, padding;
+    uint64_t lock_owner;
+};
+
 struct poll_request {
     uint64_t fh, poll_handle;
     uint32_t flags, events;
@@ -99,6 +106,7 @@ _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
 _Static_assert(sizeof(struct fsync_request) == 16, "fuse_fsync_in");
+_Static_assert(sizeof(struct flush_request) == 24, "fuse_flush_in");
 _Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
 _Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
 

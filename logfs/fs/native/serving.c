@@ -25,7 +25,15 @@
 #define BUFFER_BYTES ((1u << 20) + 16384) /* the largest request, and room */
 #define BUFFERS 4                         /* one is read into, others are on their way */
 #define LARGE_BYTES 65536u                /* larger writes go to the second thread */
+#define LINGER_NS 1000000000 /* how long the thread goes on reading when no file is served any more */
 #define AWAKE_NS 50000 /* how long to look for the next request after a read; see hooks.c */
+
+static int64_t now_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
 
 /* --- Open files ---------------------------------------------------------------------------------- */
 
@@ -153,7 +161,7 @@ struct queued {
 static pthread_mutex_t queue_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct queued *queue_first, *queue_last;
 static struct buffer *spare; /* buffers that are not in use */
-static uint64_t writes, syncs, queued;
+static uint64_t writes, syncs, flushes, queued;
 
 static void wake(int event) {
     uint64_t one = 1;
@@ -341,7 +349,7 @@ static int is_plain_write(const struct buffer *buffer) {
            !(request->flags & WRITE_FROM_CACHE);
 }
 
-/* --- Fsyncs -------------------------------------------------------------------------------------- */
+/* --- Fsyncs and closes -------------------------------------------------------------------------------------- */
 
 void serving_answer(uint64_t unique) {
     struct reply_header reply = {.length = sizeof reply, .unique = unique};
@@ -349,7 +357,6 @@ void serving_answer(uint64_t unique) {
     if (write(device, &reply, sizeof reply) < 0) { /* the program has gone */
     }
     handover_note_reply(unique, 1);
-    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
 }
 
 /* Answer an fsync, now or after a flush, unless that is left to Python. */
@@ -375,7 +382,31 @@ static int sync_file(const struct buffer *buffer) {
     put_back(file);
     if (answer == SYNC_DONE)
         serving_answer(header->unique);
+    if (answer != SYNC_LEFT)
+        __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
     return answer != SYNC_LEFT;
+}
+
+/* Answer a close that has nothing to report. */
+static int close_file(const struct buffer *buffer) {
+    const struct request_header *header = (const void *)buffer->bytes;
+    const struct flush_request *request = (const void *)(header + 1);
+    struct file *file;
+    int is_done;
+
+    if ((size_t)buffer->size != sizeof *header + sizeof *request ||
+        header->length != (size_t)buffer->size)
+        return 0;
+    file = borrow(request->fh);
+    if (file == NULL)
+        return 0;
+    is_done = file->writer != NULL && functions->may_close(file->writer);
+    put_back(file);
+    if (is_done) {
+        serving_answer(header->unique);
+        __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
+    }
+    return is_done;
 }
 
 /* --- The second thread --------------------------------------------------------------------------- */
@@ -431,15 +462,9 @@ static void pass_on(struct buffer *buffer) {
 static pthread_mutex_t state_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t state_changed = PTHREAD_COND_INITIALIZER;
 static int is_wanted;     /* some file is served */
+static int64_t until_ns;  /* if not, the thread goes on until then; CLOCK_MONOTONIC */
 static int is_parked = 1; /* the thread waits, and pyfuse3 reads requests */
 static int leaves_requests, has_ended;
-
-static int64_t now_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 /* Have pyfuse3 wait for requests of the kernel, or for the queue alone. */
 static void watch_device(int is_watched) {
@@ -448,12 +473,22 @@ static void watch_device(int is_watched) {
     epoll_ctl(waiting, is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, device, &event);
 }
 
+/* For how many more milliseconds the thread reads requests; -1: without end. */
+static int wanted_ms(void) {
+    int64_t left_ns;
+
+    if (__atomic_load_n(&is_wanted, __ATOMIC_SEQ_CST))
+        return -1;
+    left_ns = __atomic_load_n(&until_ns, __ATOMIC_SEQ_CST) - now_ns();
+    return left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0;
+}
+
 /* Wait until a file is served; returns 0 when the thread has to end. */
 static int park(void) {
     int goes_on;
 
     pthread_mutex_lock(&state_mutex);
-    if (!is_stopped && (!is_wanted || leaves_requests || has_ended)) {
+    if (!is_stopped && (wanted_ms() == 0 || leaves_requests || has_ended)) {
         if (!leaves_requests && !has_ended)
             watch_device(1);
         __atomic_store_n(&is_parked, 1, __ATOMIC_SEQ_CST);
@@ -467,7 +502,7 @@ static int park(void) {
 }
 
 static int has_to_park(void) {
-    return !__atomic_load_n(&is_wanted, __ATOMIC_SEQ_CST) ||
+    return wanted_ms() == 0 ||
            __atomic_load_n(&leaves_requests, __ATOMIC_SEQ_CST) ||
            __atomic_load_n(&is_stopped, __ATOMIC_SEQ_CST);
 }
@@ -510,6 +545,8 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
             put_back(file);
     } else if (header->opcode == FUSE_OPCODE_FSYNC) {
         is_done = sync_file(buffer);
+    } else if (header->opcode == FUSE_OPCODE_FLUSH) {
+        is_done = close_file(buffer);
     }
     return is_done ? buffer : leave(buffer);
 }
@@ -533,7 +570,7 @@ static void *read_requests(void *unused) {
                     continue;
                 answered_ns = 0;
                 handover_note_idle();
-                if (poll(ready, 2, -1) > 0 && ready[1].revents != 0)
+                if (poll(ready, 2, wanted_ms()) > 0 && ready[1].revents != 0)
                     calm(control);
                 continue;
             }
@@ -578,6 +615,8 @@ int logfs_has_serving(void) { return waiting >= 0; }
 uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_RELAXED); }
 
 uint64_t logfs_serving_syncs(void) { return __atomic_load_n(&syncs, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_RELAXED); }
 
 uint64_t logfs_serving_queued(void) { return __atomic_load_n(&queued, __ATOMIC_RELAXED); }
 
@@ -632,6 +671,8 @@ void logfs_serving_close(uint64_t fh) {
     if (file != NULL) {
         *place = file->next;
         is_last = file->writer != NULL && --served_count == 0;
+        if (is_last)
+            __atomic_store_n(&until_ns, now_ns() + LINGER_NS, __ATOMIC_SEQ_CST);
     }
     pthread_mutex_unlock(&table_mutex);
     if (file == NULL)

@@ -1,8 +1,8 @@
-/* A thread that reads the requests, and applies writes of lines and fsyncs without Python.
+/* A thread that reads the requests, and applies writes of lines, fsyncs and closes without Python.
 
-   While no open file is served, the thread waits, and pyfuse3 reads the requests itself, as if there
-   were no thread. While one is, the thread is the only reader. It answers the writes and fsyncs of the
-   files that are served, and reads for which Python has put bytes ahead. Every other request it puts into a queue,
+   While no open file is served, and a second after that, the thread waits, and pyfuse3 reads the requests
+   itself, as if there were no thread. While one is, the thread is the only reader. It answers the WRITEs,
+   FSYNCs and FLUSHes of the files that are served, and reads for which Python has put bytes ahead. Every other request it puts into a queue,
    from which pyfuse3 gets it: pyfuse3 waits for a descriptor (epoll) that can be read when the queue
    is not empty, or when the thread waits and the kernel has a request. So neither pyfuse3 nor libfuse
    knows of the thread.
@@ -45,9 +45,10 @@ void logfs_serving_close(uint64_t fh);
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many writes the thread has applied, how many fsyncs were answered without Python, and how many requests it has put into the queue. */
+/* How many writes the thread has applied, how many fsyncs and closes were answered without Python, and how many requests it has put into the queue. */
 uint64_t logfs_serving_writes(void);
 uint64_t logfs_serving_syncs(void);
+uint64_t logfs_serving_flushes(void);
 uint64_t logfs_serving_queued(void);
 
 /* End the thread. pyfuse3 must not read requests any more, and may be closed then. */

@@ -53,6 +53,11 @@ class LineWriter:
         return 0 if self._unfinished is None else self._unfinished.line_bytes
 
     @property
+    def has_file(self) -> bool:
+        """Whether there is a file for an unfinished line, which ``close`` removes."""
+        return self._unfinished is not None
+
+    @property
     def is_all_records(self) -> bool:
         """Whether ``sync`` is a flush of the log, and nothing else."""
         return not self.unfinished

@@ -182,6 +182,7 @@ struct log_writer { /* an open file that appends */
     log_partition *partition;
     line_file *line; /* NULL: it has no file for an unfinished line */
     int view;
+    int has_failed; /* Python has a failure to report */
     int64_t writes;
 };
 
@@ -536,6 +537,17 @@ static int appending_needs_sync(log_writer *writer, int64_t *offset) {
     return answer;
 }
 
+static int appending_may_close(log_writer *writer) {
+    log_partition *partition = writer->partition;
+    int may_close;
+
+    if (!appending_try(partition))
+        return 0;
+    may_close = partition->is_armed && !__atomic_load_n(&writer->has_failed, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&partition->mutex);
+    return may_close;
+}
+
 static void appending_begin_note(log_partition *partition) {
     pthread_mutex_lock(&partition->mutex);
     __atomic_store_n(&partition->is_noting, 1, __ATOMIC_SEQ_CST);
@@ -612,7 +624,7 @@ static int appending_is_watched(const log_partition *partition) {
 }
 
 static const appending_functions APPENDING = {
-    appending_write,      appending_needs_sync, appending_sync,   appending_count_cold,
-    appending_is_watched, partition_hold,       partition_release};
+    appending_write,      appending_needs_sync, appending_may_close, appending_sync,
+    appending_count_cold, appending_is_watched, partition_hold,      partition_release};
 
 #endif

@@ -137,6 +137,7 @@ class LineFile:
 @final
 class NativeWriter:
     line: LineFile | None
+    has_failed: bool
     def __init__(self, lock: PartitionLock, view: int) -> None: ...
     @property
     def address(self) -> int: ...

@@ -225,6 +225,7 @@ cdef class NativeWriter:
     """An open file whose writes a thread may apply. Changes with the lock of the partition.
 
     Attributes:
+        has_failed: An earlier call has failed, which close(2) has to report.
         writes: How many the thread has applied.
     """
 
@@ -251,6 +252,14 @@ cdef class NativeWriter:
     def line(self, LineFile line):
         self.writer.line = NULL if line is None else &line.line
         self.line_file = line
+
+    @property
+    def has_failed(self):
+        return self.writer.has_failed != 0
+
+    @has_failed.setter
+    def has_failed(self, bint has_failed):
+        self.writer.has_failed = has_failed
 
     @property
     def writes(self):

@@ -107,6 +107,7 @@ cdef extern from "_appending.h" nogil:
         log_partition *partition
         line_file *line
         int view
+        int has_failed
         int64_t writes
     ctypedef struct write_notes:
         void (*begin)(write_notes *, int64_t, int64_t) noexcept nogil

@@ -29,6 +29,8 @@ typedef struct appending_functions {
     /* Whether an fsync of an open file needs a flush of its partition: SYNC_DONE: all is durable;
        SYNC_NEEDED: up to an offset; SYNC_LEFT: it is left to Python. */
     int (*needs_sync)(log_writer *writer, int64_t *offset);
+    /* Whether close(2) of an open file has nothing to report. */
+    int (*may_close)(log_writer *writer);
     /* Flush a partition, in any thread that may wait for the disk. Returns the offset below which all
        is durable; SYNC_LEFT: it is left to Python. */
     int64_t (*sync)(log_partition *partition);
