@@ -1,9 +1,10 @@
-"""Which open files the native thread serves: it applies their writes and fsyncs without Python.
+"""Which open files are served: their writes, fsyncs and closes are answered without Python.
 
-The thread (``native/serving.h``) serves every open file that appends. Python arms a partition when
-such a file is opened, and after a write of its own (``PartitionLog.arm``). The thread then appends
-until it meets something that only Python does, such as a roll or a full disk. So ``echo >>`` takes
-Python for the open alone: a close(2) is answered by the thread too, unless the file has failed.
+The native library (``native/serving.h``) serves every open file that appends. Python arms a
+partition when such a file is opened, and after a write of its own (``PartitionLog.arm``). The
+library then appends until it meets something that only Python does, such as a roll or a full disk.
+So ``echo >>`` takes Python for the open and the release: a close(2) is answered without it too,
+unless the file has failed. Which thread reads the requests changes with what comes; see there.
 
 An fsync of a served file is a flush of its partition in a native thread, shared by all that wait
 for it; nothing is flushed if all is durable. What takes more than the one fsync of the ``.log``,
@@ -70,8 +71,8 @@ class NativeWrites:
             hooks.serving_begin(number, file.native_writer().address, key)
             self._arm(file)
 
-    def note_write(self, number: int, file: FileHandle) -> None:
-        """Note a write that Python has applied at once: the thread may apply the next ones."""
+    def note_write(self, file: FileHandle) -> None:
+        """Note a write that Python has applied: the next ones may be applied without it."""
         self._arm(file)
 
     def note_sync(self, file: FileHandle) -> None:

@@ -364,7 +364,7 @@ class OpenFiles:
         self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
-        self.native.note_write(number, file)
+        self.native.note_write(file)
         return accepted
 
     async def write(self, number: int, data: bytes, slot: int = NO_SLOT) -> int:
@@ -381,6 +381,7 @@ class OpenFiles:
             self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
+        self.native.note_write(file)
         return accepted
 
     async def sync(self, number: int) -> None:

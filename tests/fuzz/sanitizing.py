@@ -55,6 +55,9 @@ def _compile(target: Path, sources: Sequence[Path], arguments: Sequence[str]) ->
     unfinished.replace(target)
 
 
+_OF_THREADS = ("answering", "handover", "openfiles", "queue", "serving", "syncing")
+
+
 def run_threads(
     sanitizer: str, directory: Path, *, seconds: int, seed: int
 ) -> "subprocess.CompletedProcess[str]":
@@ -64,7 +67,7 @@ def run_threads(
     command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
     sources = [
         str(path)
-        for path in (own, *(native / f"{name}.c" for name in ("serving", "syncing", "handover")))
+        for path in (own, *(native / f"{name}.c" for name in _OF_THREADS))
     ]
     subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)
     return subprocess.run(

@@ -214,11 +214,16 @@ static void *be_python(void *waited) {
             return NULL; /* the connection has ended */
         if (got == 0 && !serving_is_reading()) {
             got = read(device_end, buffer, sizeof buffer);
-            if (got >= (ssize_t)sizeof(struct request_header))
-                handover_begin_request((void *)buffer, (size_t)got,
-                                       handover_note_read((void *)buffer, (size_t)got));
-            else if (got == 0)
+            if (got >= (ssize_t)sizeof(struct request_header)) {
+                unsigned slot = handover_note_read((void *)buffer, (size_t)got);
+
+                if (serving_answer((void *)buffer, (size_t)got, slot))
+                    got = -1;
+                else
+                    handover_begin_request((void *)buffer, (size_t)got, slot);
+            } else if (got == 0) {
                 return NULL;
+            }
         }
         if (got >= (ssize_t)sizeof(struct request_header))
             answer(buffer, (size_t)got);

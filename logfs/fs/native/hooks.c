@@ -265,29 +265,42 @@ static int64_t now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
+/* Answer a request without Python, if that is possible; otherwise it goes to Python. */
+static int answer_request(const struct request_header *header, size_t size) {
+    unsigned slot = handover_note_read(header, size);
+
+    if (serving_answer(header, size, slot))
+        return 1;
+    handover_begin_request(header, size, slot);
+    return 0;
+}
+
 /* Read a request that is not answered here. The descriptor does not block. After a reply from bytes
    ahead the next request is awaited for a short time, since a program that has read one piece reads
    the next; not for long, since the event loop has other work. EINTR makes pyfuse3 wait again. */
 static ssize_t read_one(int fd, void *buffer, size_t size) {
-    int64_t begun = 0, answered = 0, now;
+    int64_t begun = 0, answered = 0, now; /* answered: a read */
 
-    for (;;) {
+    while (!serving_is_reading()) {
         ssize_t got = handover_read(fd, buffer, size);
 
         if (got >= (ssize_t)sizeof(struct request_header)) {
-            if (!hooks_answer_read(fd, buffer, (size_t)got))
+            if (hooks_answer_read(fd, buffer, (size_t)got))
+                now = answered = now_ns();
+            else if (!answer_request(buffer, (size_t)got))
                 return got;
-            answered = now_ns();
+            else
+                now = now_ns();
             if (begun == 0)
-                begun = answered;
-            else if (answered - begun > LONGEST_NS)
+                begun = now;
+            else if (now - begun > LONGEST_NS)
                 break;
             continue;
         }
         if (got >= 0 || errno != EAGAIN)
             return got;
         handover_note_idle();
-        if (begun == 0)
+        if (answered == 0)
             break;
         now = now_ns();
         if (now - begun > LONGEST_NS)
@@ -319,8 +332,6 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
             return -1;
         }
         got = read_one(device_of(fd), buffer, size);
-        if (got >= (ssize_t)sizeof *header)
-            handover_begin_request(header, (size_t)got, handover_note_read(header, (size_t)got));
     }
     if (got < (ssize_t)sizeof *header)
         return got;

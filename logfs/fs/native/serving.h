@@ -1,16 +1,17 @@
-/* A thread that reads the requests, and applies writes of lines, fsyncs and closes without Python.
+/* Which thread reads the requests: that of pyfuse3, or a native one.
 
-   While no open file is served, and a second after that, the thread waits, and pyfuse3 reads the requests
-   itself, as if there were no thread. While one is, the thread is the only reader. It answers the WRITEs,
-   FSYNCs and FLUSHes of the files that are served, and reads for which Python has put bytes ahead. Every other request it puts into a queue,
-   from which pyfuse3 gets it: pyfuse3 waits for a descriptor (epoll) that can be read when the queue
-   is not empty, or when the thread waits and the kernel has a request. So neither pyfuse3 nor libfuse
-   knows of the thread.
+   Both answer the same requests without Python: the WRITEs, FSYNCs and FLUSHes of open files that
+   append (answering.h), and reads for which Python has put bytes ahead. The native thread does that while
+   Python works, and without the event loop, which takes several times as long as a line. But what it
+   has read for Python costs a second switch of threads: it is put into a queue, from which pyfuse3 gets it. So
+   the native thread reads once there have been several requests more of the first kind than of
+   the second, and pyfuse3 reads once there have been several more of the second.
 
-   Order. A RELEASE or a write that is left to Python must not be overtaken by a write to the same
-   partition. So the partition is cold until Python has replied: all its writes go to Python.
+   pyfuse3 waits for a descriptor (epoll) that can be read when the queue is not empty, or when the
+   native thread waits and the kernel has a request. So neither pyfuse3 nor libfuse knows of the thread.
 
-   Large writes are applied by a second thread, so that a line does not wait for a MiB. */
+   Large writes that the native thread has read are applied by a second one, so that a line does not wait
+   for a MiB. */
 
 #ifndef LOGFS_SERVING_H
 #define LOGFS_SERVING_H
@@ -34,8 +35,8 @@ int logfs_has_serving(void);
    memory: then the partition is left to Python whenever that file is used. */
 int logfs_serving_open(uint64_t fh, log_partition *partition);
 
-/* Apply the writes of such a file in the thread from now on. key: of the partition, for the slots of
-   writes in handover.h. */
+/* Answer the requests about such a file without Python from now on. key: of the partition, for the slots
+   of writes in handover.h. */
 void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
 
 /* Leave them to Python again, and forget the file. Its last request has been answered. */
@@ -45,7 +46,8 @@ void logfs_serving_close(uint64_t fh);
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many writes the thread has applied, how many fsyncs and closes were answered without Python, and how many requests it has put into the queue. */
+/* How many writes, fsyncs and closes were answered without Python, and how many requests the thread has
+   put into the queue. */
 uint64_t logfs_serving_writes(void);
 uint64_t logfs_serving_syncs(void);
 uint64_t logfs_serving_flushes(void);
@@ -69,8 +71,12 @@ int serving_is_reading(void);
 /* Have the thread leave all further requests in the kernel. */
 void serving_leave_requests(void);
 
-/* A reply has been sent to a request that was taken from the queue. */
+/* A reply of Python has been sent. */
 void serving_note_reply(uint64_t unique);
+
+/* Answer a request that pyfuse3 has read, without Python, if that is possible. Returns whether it was.
+   slot: what handover_note_read has returned for it. */
+int serving_answer(const struct request_header *header, size_t size, unsigned slot);
 
 /* Have libfuse know the descriptor of /dev/fuse again, which it closes. */
 void hooks_give_device_back(void);

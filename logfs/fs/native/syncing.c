@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answering.h"
+#include "queue.h"
+
 #define THREADS 64
 #define STACK_BYTES (256 * 1024)
 #define REQUEST_BYTES 64 /* a header and struct fuse_fsync_in, with room */
@@ -57,9 +60,9 @@ static void answer(struct group *group, int64_t offset) {
     while ((request = covered) != NULL) {
         covered = request->next;
         if (offset != SYNC_LEFT)
-            serving_answer(request->header.unique);
+            answering_reply(request->header.unique);
         else
-            serving_leave(&request->header, request->size);
+            queue_add_copy(&request->header, request->size);
         free(request);
     }
     pthread_mutex_lock(&mutex);

@@ -25,12 +25,4 @@ int syncing_threads(void);
 /* Finish what waits, and end the threads. */
 void syncing_stop(void);
 
-/* --- What it uses of serving.c ------------------------------------------------------------------- */
-
-/* Answer a request with success and without data. */
-void serving_answer(uint64_t unique);
-
-/* Leave a small request to Python. */
-void serving_leave(const struct request_header *header, size_t size);
-
 #endif

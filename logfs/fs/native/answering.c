@@ -1,0 +1,193 @@
+/* Requests that are answered without Python; see answering.h. */
+
+#define _GNU_SOURCE
+
+#include "answering.h"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "handover.h"
+#include "openfiles.h"
+#include "queue.h"
+#include "serving.h"
+#include "syncing.h"
+
+static int device = -1, changes = -1;
+static uint64_t writes, syncs, flushes;
+
+void answering_start(int fd, int event) {
+    device = fd;
+    changes = event;
+}
+
+void answering_reply(uint64_t unique) {
+    struct reply_header reply = {.length = sizeof reply, .unique = unique};
+
+    if (write(device, &reply, sizeof reply) < 0) { /* the program has gone */
+    }
+    handover_note_reply(unique, 1);
+}
+
+/* --- Writes -------------------------------------------------------------------------------------- */
+
+struct noted_write {
+    write_notes notes;
+    uint64_t *slot; /* NULL: nothing is kept */
+    uint64_t key;
+};
+
+static void note_before(write_notes *notes, int64_t log_end, int64_t unfinished) {
+    struct noted_write *noted = (void *)notes;
+
+    if (noted->slot == NULL)
+        return;
+    noted->slot[SLOT_LOG_END] = (uint64_t)log_end;
+    noted->slot[SLOT_UNFINISHED] = (uint64_t)unfinished;
+    noted->slot[SLOT_PARTITION] = noted->key;
+    __atomic_store_n(&noted->slot[SLOT_STAGE], SLOT_BEGUN, __ATOMIC_RELEASE);
+}
+
+static void note_after(write_notes *notes, int64_t accepted) {
+    struct noted_write *noted = (void *)notes;
+
+    if (noted->slot == NULL)
+        return;
+    noted->slot[SLOT_RESULT] = (uint64_t)accepted;
+    __atomic_store_n(&noted->slot[SLOT_STAGE], SLOT_DONE, __ATOMIC_RELEASE);
+}
+
+/* Apply a write and answer it, unless that is left to Python. */
+static int apply(const struct request_header *header, unsigned slot, struct open_file *file) {
+    const struct write_request *request = (const void *)(header + 1);
+    struct noted_write noted = {{note_before, note_after}, handover_slot(slot), file->key};
+    struct reply_header reply = {.unique = header->unique};
+    uint32_t written[2] = {0, 0};
+    struct iovec parts[] = {{&reply, sizeof reply}, {written, sizeof written}};
+    int64_t accepted;
+
+    accepted = openfiles_functions->write(file->writer, (const uint8_t *)(request + 1),
+                                          request->size, &noted.notes);
+    if (accepted < 0)
+        return 0;
+    written[0] = (uint32_t)accepted;
+    reply.length = sizeof reply + sizeof written;
+    if (writev(device, parts, 2) < 0) { /* the program has gone */
+    }
+    handover_note_reply(header->unique, 1);
+    __atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED);
+    if (openfiles_functions->is_watched(file->partition))
+        queue_wake(changes);
+    return 1;
+}
+
+/* Whether a request is a write that may be applied here: not one that is sent again. */
+static int is_plain_write(const struct request_header *header, size_t size) {
+    const struct write_request *request = (const void *)(header + 1);
+
+    return !(header->unique & REQUEST_RESENT) && size >= sizeof *header + sizeof *request &&
+           header->length == size && request->size == size - sizeof *header - sizeof *request &&
+           !(request->flags & WRITE_FROM_CACHE);
+}
+
+static enum answered write_lines(
+    const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
+    const struct write_request *request = (const void *)(header + 1);
+    enum answered answered = LEFT;
+    struct open_file *file;
+
+    if (!is_plain_write(header, size) || openfiles_has_left_anywhere())
+        return LEFT;
+    file = openfiles_borrow(request->fh);
+    if (file == NULL)
+        return LEFT;
+    if (file->writer != NULL)
+        answered = request->size > largest ? IS_LARGE : apply(header, slot, file) ? ANSWERED : LEFT;
+    openfiles_put_back(file);
+    return answered;
+}
+
+/* --- Fsyncs and closes --------------------------------------------------------------------------- */
+
+/* Answer an fsync, now or after a flush, unless that is left to Python. */
+static enum answered sync_file(const struct request_header *header, size_t size) {
+    const struct fsync_request *request = (const void *)(header + 1);
+    struct open_file *file;
+    int64_t offset = 0;
+    int answer = SYNC_LEFT;
+
+    if (size != sizeof *header + sizeof *request || header->length != size ||
+        openfiles_has_left_anywhere())
+        return LEFT;
+    file = openfiles_borrow(request->fh);
+    if (file == NULL)
+        return LEFT;
+    if (file->writer != NULL)
+        answer = openfiles_functions->needs_sync(file->writer, &offset);
+    if (answer == SYNC_NEEDED &&
+        !syncing_add(openfiles_functions, file->partition, offset, header, size))
+        answer = SYNC_LEFT;
+    openfiles_put_back(file);
+    if (answer == SYNC_DONE)
+        answering_reply(header->unique);
+    if (answer == SYNC_LEFT)
+        return LEFT;
+    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
+    return ANSWERED;
+}
+
+/* Answer a close that has nothing to report. */
+static enum answered close_file(const struct request_header *header, size_t size) {
+    const struct flush_request *request = (const void *)(header + 1);
+    struct open_file *file;
+    int is_done;
+
+    if (size != sizeof *header + sizeof *request || header->length != size)
+        return LEFT;
+    file = openfiles_borrow(request->fh);
+    if (file == NULL)
+        return LEFT;
+    is_done = file->writer != NULL && openfiles_functions->may_close(file->writer);
+    openfiles_put_back(file);
+    if (!is_done)
+        return LEFT;
+    answering_reply(header->unique);
+    __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
+    return ANSWERED;
+}
+
+/* --- All of them --------------------------------------------------------------------------------- */
+
+enum answered answering_try(
+    const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
+    switch (header->opcode) {
+    case FUSE_OPCODE_WRITE:
+        return write_lines(header, size, slot, largest);
+    case FUSE_OPCODE_FSYNC:
+        return sync_file(header, size);
+    case FUSE_OPCODE_FLUSH:
+        return close_file(header, size);
+    default:
+        return LEFT;
+    }
+}
+
+void answering_note_left(const struct request_header *header, size_t size) {
+    const struct write_request *write = (const void *)(header + 1);
+    const struct release_request *release = (const void *)(header + 1);
+
+    if (header->opcode == FUSE_OPCODE_WRITE && size >= sizeof *header + sizeof *write)
+        openfiles_note_left(header->unique, write->fh, 1);
+    else if (header->opcode == FUSE_OPCODE_RELEASE && size >= sizeof *header + sizeof *release)
+        openfiles_note_left(header->unique, release->fh,
+                            (release->flags & O_ACCMODE) != O_RDONLY);
+}
+
+/* --- For Python; serving.h ----------------------------------------------------------------------- */
+
+uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_syncs(void) { return __atomic_load_n(&syncs, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_RELAXED); }

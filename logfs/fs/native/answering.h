@@ -1,0 +1,33 @@
+/* Requests about open files that append, which are answered without Python: WRITE, FSYNC, FLUSH.
+
+   Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */
+
+#ifndef LOGFS_ANSWERING_H
+#define LOGFS_ANSWERING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "requests.h"
+
+/* Begin to answer on a descriptor of /dev/fuse. changes: an eventfd, which can be read after an append
+   for which readers wait. */
+void answering_start(int device, int changes);
+
+enum answered {
+    ANSWERED,
+    LEFT,     /* it is left to Python */
+    IS_LARGE, /* it is a write of more bytes than were allowed, which has not been tried */
+};
+
+/* Answer a request. slot: what handover_note_read has returned for it. largest: the bytes of a write. */
+enum answered answering_try(
+    const struct request_header *header, size_t size, unsigned slot, uint32_t largest);
+
+/* Note that a request goes to Python, for the order of those about its partition. */
+void answering_note_left(const struct request_header *header, size_t size);
+
+/* Answer an FSYNC whose records are durable, or a FLUSH. */
+void answering_reply(uint64_t unique);
+
+#endif
