@@ -65,10 +65,7 @@ def run_threads(
     program = directory / "serving"
     native, own = ROOT / "logfs/fs/native", Path(__file__).with_name("serving.c")
     command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
-    sources = [
-        str(path)
-        for path in (own, *(native / f"{name}.c" for name in _OF_THREADS))
-    ]
+    sources = [str(path) for path in (own, *(native / f"{name}.c" for name in _OF_THREADS))]
     subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)
     return subprocess.run(
         [program, str(seconds), str(seed)], check=False, capture_output=True, text=True
