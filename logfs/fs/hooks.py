@@ -14,6 +14,8 @@ from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from logfs.fs.nodes import FileAttributes
+
 logger = logging.getLogger(__name__)
 
 _VERSION = 6
@@ -49,6 +51,11 @@ class Hooks:
         library.logfs_serving_writes.restype = ctypes.c_uint64
         library.logfs_serving_syncs.restype = ctypes.c_uint64
         library.logfs_serving_flushes.restype = ctypes.c_uint64
+        library.logfs_serving_stats.restype = ctypes.c_uint64
+        library.logfs_serving_know.argtypes = (
+            *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
+            *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32),
+        )
         library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
@@ -189,6 +196,38 @@ class Hooks:
     def serving_flushes(self) -> int:
         """How many closes were answered without Python."""
         return int(self._library.logfs_serving_flushes())
+
+    @property
+    def serving_stats(self) -> int:
+        """How many stats were answered without Python."""
+        return int(self._library.logfs_serving_stats())
+
+    def serving_know(
+        self,
+        ino: int,
+        partition: int,
+        mark: tuple[int, int],
+        view: int,
+        attributes: FileAttributes,
+    ) -> None:
+        """Answer stats of an inode without Python from now on; see ``serving.h``.
+
+        Args:
+            ino: The inode.
+            partition: The address of its partition.
+            mark: What ``PartitionLock.mark`` said while the attributes were these.
+            view: Of the inode.
+            attributes: Of the inode.
+        """
+        changes, length = mark
+        mode, uid, gid, size, _ = attributes
+        self._library.logfs_serving_know(
+            ino, partition, changes, view, size - length, mode, uid, gid
+        )
+
+    def serving_forget(self) -> None:
+        """Leave stats to Python until it has answered them again."""
+        self._library.logfs_serving_forget()
 
     @property
     def serving_queued(self) -> int:

@@ -11,6 +11,9 @@ for it; nothing is flushed if all is durable. What takes more than the one fsync
 such as that of a sealed segment, is left to Python, and so is a flush that failed.
 
 A file stays with Python as long as each of its writes is durable when it returns.
+
+A stat(2) of a growing name is answered without Python after Python has answered one, until Python
+changes the partition.
 """
 
 import contextlib
@@ -21,8 +24,10 @@ import trio
 from logfs.fs.handles import FileHandle
 from logfs.fs.handover.slots import partition_key
 from logfs.fs.hooks import Hooks
+from logfs.fs.nodes import PlainNode
 from logfs.fs.readerqueue import ReaderQueues
 from logfs.log.writing._end import functions_address
+from logfs.types import IsolationLevel
 
 
 def want_native_thread(hooks: Hooks) -> None:
@@ -69,7 +74,8 @@ class NativeWrites:
             file.is_served = True
             key = partition_key(partition.identity)
             hooks.serving_begin(number, file.native_writer().address, key)
-            self._arm(file)
+            if not log.writable.exclusive().is_armed:
+                self._arm(file)
 
     def note_write(self, file: FileHandle) -> None:
         """Note a write that Python has applied: the next ones may be applied without it."""
@@ -85,6 +91,33 @@ class NativeWrites:
         if hooks is not None and file.appends:
             hooks.serving_close(number)
             file.is_served = False
+
+    def know(self, node: PlainNode) -> None:
+        """Have stats of an inode answered without Python as long as nothing but appends changes it.
+
+        A log that others write, or whose visible end is not its end, is left to Python.
+        """
+        hooks, partition = self._serving, node.partition
+        log = partition.log
+        if (
+            hooks is None
+            or log.is_followed
+            or log.indexing is not None
+            or partition.level is not IsolationLevel.READ_UNCOMMITTED
+            or partition.executor.has_store
+        ):
+            return
+        lock = log.writable.exclusive()
+        mark = lock.mark(node.view)
+        attributes = node.attributes()
+        if mark is not None and lock.mark(node.view) == mark:
+            hooks.serving_know(node.ino, lock.address, mark, node.view, attributes)
+
+    def forget_attributes(self) -> None:
+        """Leave stats to Python until it has answered them again: an owner or mode has changed."""
+        hooks = self._serving
+        if hooks is not None:
+            hooks.serving_forget()
 
     def _arm(self, file: FileHandle) -> None:
         partition = file.partition

@@ -50,7 +50,7 @@ from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.lookups import Lookups
-from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
+from logfs.fs.nodes import DirectoryNode, FileNode, Node, PlainNode, TopicNode
 from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
@@ -200,6 +200,8 @@ class Operations(pyfuse3.Operations):
         entry = await self._entry(node)
         if self.store_waits.has_store:
             entry.st_ino = self.inodes.shown_number(node)
+        elif isinstance(node, PlainNode):
+            self.files.native.know(node)
         return entry
 
     @request_handler
@@ -226,6 +228,7 @@ class Operations(pyfuse3.Operations):
                     attr.st_uid if fields.update_uid else None,
                     attr.st_gid if fields.update_gid else None,
                 )
+            self.files.native.forget_attributes()
             if self.kernel_cache is not None:
                 await self.kernel_cache.drop_attributes(self._sharers_of(node))
         return await self._entry(node)

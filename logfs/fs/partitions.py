@@ -65,6 +65,8 @@ class MountedPartition:
         ``identity`` says which positions these are: it changes if they had to start again, and
         then every inode of the partition is another one.
         """
+        if self.executor.lock is not None:
+            self.executor.lock.unmark()
         self.log = log
         self.executor.has_store = has_store(log.disk)
         self.identity = identity_of(log)

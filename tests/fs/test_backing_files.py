@@ -26,6 +26,7 @@ class FakeKernel:
     serving_writes = 0
     serving_syncs = 0
     serving_flushes = 0
+    serving_stats = 0
 
     def __init__(self) -> None:
         self.is_active = True

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -243,6 +245,31 @@ def test_files_that_are_opened_for_one_line_are_served_from_the_first_write(
     found = re.search(r'^logfs_requests_total{operation="flush"} (\d+)', text, re.MULTILINE)
     assert found is not None
     assert int(found[1]) > 300
+
+
+def test_stat_shows_each_append_and_each_change(native: Mounted) -> None:
+    topic = native.point / "t"
+    path, views = topic / "0", (topic / "0", topic / "0.tsv", topic / "0.jsonl")
+    os.setxattr(topic, "user.logfs.segment.bytes", b"1048576")
+    with path.open("ab", buffering=0) as file:
+        for number in range(600):
+            before_ns = time.time_ns() // 10**6 * 10**6
+            file.write(b"line %d\n" % number * (1 + number % 3 * 400))
+            for view in views:
+                found = view.stat()
+                assert before_ns <= found.st_mtime_ns == found.st_ctime_ns == found.st_atime_ns
+                if number % 40 == 0:
+                    assert found.st_size == len(view.read_bytes())
+                    assert found.st_blocks == (found.st_size + 511) // 512
+            if number % 100 == 50:
+                path.chmod(0o640 + number % 7)
+                os.chown(path, number, 7)
+            if number >= 50:
+                found, last = path.stat(), number - (number - 50) % 100
+                assert found.st_mode == stat.S_IFREG | (0o640 + last % 7)
+                assert (found.st_uid, found.st_gid, found.st_nlink) == (last, 7, 1)
+    assert native_writes(native, "stats") > 1000
+    assert len(list((native.point / ".segments" / "t-0").glob("*.log"))) > 1
 
 
 def test_without_the_option_there_is_no_thread(mounted: Mounted) -> None:

@@ -193,14 +193,17 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     native = hooks.serving_writes if hooks is not None else 0
     synced = hooks.serving_syncs if hooks is not None else 0
     closed = hooks.serving_flushes if hooks is not None else 0
-    if ahead:
-        done["read"] += ahead
-    if native:
-        done["write"] += native
-    if synced:
-        done["fsync"] += synced
-    if closed:
-        done["flush"] += closed
+    looked = hooks.serving_stats if hooks is not None else 0
+    without_python = {
+        "read": ahead,
+        "write": native,
+        "fsync": synced,
+        "flush": closed,
+        "getattr": looked,
+    }
+    for name, count in without_python.items():
+        if count:
+            done[name] += count
     rows = [Sample((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",
@@ -216,13 +219,18 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     )
     yield counter(
         "logfs_native_writes_total",
-        "Writes among those that the native thread applied, without Python.",
+        "Writes among those that were applied without Python.",
         native,
     )
     yield counter(
         "logfs_native_fsyncs_total",
         "Fsyncs among those that were answered without Python.",
         synced,
+    )
+    yield counter(
+        "logfs_native_stats_total",
+        "Stats among those that were answered without Python.",
+        looked,
     )
     # From the start, and not from the first error on: a counter that begins at 1 never grew.
     expected = {(name, number): 0 for name in OPERATIONS for number in _ERRORS_OF_DISKS}

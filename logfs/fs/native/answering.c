@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
 #include "queue.h"
@@ -15,7 +16,7 @@
 #include "syncing.h"
 
 static int device = -1, changes = -1;
-static uint64_t writes, syncs, flushes;
+static uint64_t writes, syncs, flushes, stats;
 
 void answering_start(int fd, int event) {
     device = fd;
@@ -157,11 +158,31 @@ static enum answered close_file(const struct request_header *header, size_t size
     return ANSWERED;
 }
 
+/* --- Attributes ---------------------------------------------------------------------------------- */
+
+static enum answered get_attributes(const struct request_header *header, size_t size) {
+    struct reply_header reply = {.unique = header->unique};
+    struct attributes_reply found;
+    struct iovec parts[] = {{&reply, sizeof reply}, {&found, sizeof found}};
+
+    reply.length = sizeof reply + sizeof found;
+    if (size != sizeof *header + sizeof(struct attributes_request) || header->length != size ||
+        openfiles_has_left_anywhere() || !attributes_find(header->node, &found))
+        return LEFT;
+    if (writev(device, parts, 2) < 0) { /* the program has gone */
+    }
+    handover_note_reply(header->unique, 1);
+    __atomic_add_fetch(&stats, 1, __ATOMIC_RELAXED);
+    return ANSWERED;
+}
+
 /* --- All of them --------------------------------------------------------------------------------- */
 
 enum answered answering_try(
     const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
     switch (header->opcode) {
+    case FUSE_OPCODE_GETATTR:
+        return get_attributes(header, size);
     case FUSE_OPCODE_WRITE:
         return write_lines(header, size, slot, largest);
     case FUSE_OPCODE_FSYNC:
@@ -191,3 +212,5 @@ uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_R
 uint64_t logfs_serving_syncs(void) { return __atomic_load_n(&syncs, __ATOMIC_RELAXED); }
 
 uint64_t logfs_serving_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_stats(void) { return __atomic_load_n(&stats, __ATOMIC_RELAXED); }

@@ -1,4 +1,4 @@
-/* Requests about open files that append, which are answered without Python: WRITE, FSYNC, FLUSH.
+/* Requests that are answered without Python: WRITE, FSYNC and FLUSH of open files that append, and GETATTR.
 
    Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */
 

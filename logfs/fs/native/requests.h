@@ -9,6 +9,7 @@
 
 enum {
     FUSE_OPCODE_FORGET = 2,
+    FUSE_OPCODE_GETATTR = 3,
     FUSE_OPCODE_READ = 15,
     FUSE_OPCODE_WRITE = 16,
     FUSE_OPCODE_RELEASE = 18,
@@ -42,6 +43,20 @@ struct reply_header {
     uint32_t length;
     int32_t error;
     uint64_t unique;
+};
+
+struct attributes_request {
+    uint32_t flags, padding;
+    uint64_t fh;
+};
+
+struct attributes_reply {
+    uint64_t valid_s;
+    uint32_t valid_ns, padding;
+    uint64_t node, size, blocks; /* blocks: of 512 bytes */
+    uint64_t accessed_s, modified_s, changed_s;
+    uint32_t accessed_ns, modified_ns, changed_ns;
+    uint32_t mode, links, uid, gid, device, block_bytes, attribute_flags;
 };
 
 struct read_request {
@@ -104,6 +119,8 @@ struct open_reply {
 
 _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
+_Static_assert(sizeof(struct attributes_request) == 16, "fuse_getattr_in");
+_Static_assert(sizeof(struct attributes_reply) == 104, "fuse_attr_out");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
 _Static_assert(sizeof(struct fsync_request) == 16, "fuse_fsync_in");
 _Static_assert(sizeof(struct flush_request) == 24, "fuse_flush_in");

@@ -1,7 +1,7 @@
 /* Which thread reads the requests: that of pyfuse3, or a native one.
 
    Both answer the same requests without Python: the WRITEs, FSYNCs and FLUSHes of open files that
-   append (answering.h), and reads for which Python has put bytes ahead. The native thread does that while
+   append and GETATTRs of files that grow (answering.h), and reads for which Python has put bytes ahead. The native thread does that while
    Python works, and without the event loop, which takes several times as long as a line. But what it
    has read for Python costs a second switch of threads: it is put into a queue, from which pyfuse3 gets it. So
    the native thread reads once there have been several requests more of the first kind than of
@@ -42,15 +42,24 @@ void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
 /* Leave them to Python again, and forget the file. Its last request has been answered. */
 void logfs_serving_close(uint64_t fh);
 
+/* Answer GETATTRs of an inode without Python from now on, as long as Python has not changed its partition
+   since it was marked with changes. before: the position at which the active segment begins in the view. */
+void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
+                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid);
+
+/* Forget what is known of all inodes. */
+void logfs_serving_forget(void);
+
 /* The descriptor that can be read after an append for which readers wait; reading it is left to the
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many writes, fsyncs and closes were answered without Python, and how many requests the thread has
+/* How many writes, fsyncs, closes and stats were answered without Python, and how many requests the thread has
    put into the queue. */
 uint64_t logfs_serving_writes(void);
 uint64_t logfs_serving_syncs(void);
 uint64_t logfs_serving_flushes(void);
+uint64_t logfs_serving_stats(void);
 uint64_t logfs_serving_queued(void);
 
 /* End the thread. pyfuse3 must not read requests any more, and may be closed then. */

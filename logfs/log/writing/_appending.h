@@ -614,6 +614,30 @@ static int64_t appending_sync(log_partition *partition) {
     return error == 0 ? offset : SYNC_LEFT;
 }
 
+/* --- The length ---------------------------------------------------------------------------------- */
+
+/* The rendering of the active segment, with the mutex; 0 if no end of it is known here. */
+static int64_t appending_rendered(const log_partition *partition, int view) {
+    const log_end *end = partition->end;
+
+    if (end == NULL)
+        return 0;
+    return view == 0 ? end->at.text : view == 1 ? end->at.tsv : end->at.jsonl;
+}
+
+static int appending_length(log_partition *partition, int view, int64_t changes, int64_t *length,
+                            int64_t *modified_ms) {
+    int is_unchanged;
+
+    if (__atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0 || !appending_try(partition))
+        return 0;
+    is_unchanged = partition->changes == changes;
+    *length = appending_rendered(partition, view);
+    *modified_ms = __atomic_load_n(&partition->last_modified_ms, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&partition->mutex);
+    return is_unchanged;
+}
+
 static void appending_count_cold(log_partition *partition, int change) {
     __atomic_add_fetch(&partition->cold, change, __ATOMIC_SEQ_CST);
 }
@@ -625,6 +649,7 @@ static int appending_is_watched(const log_partition *partition) {
 
 static const appending_functions APPENDING = {
     appending_write,      appending_needs_sync, appending_may_close, appending_sync,
-    appending_count_cold, appending_is_watched, partition_hold,      partition_release};
+    appending_length,     appending_count_cold, appending_is_watched, partition_hold,
+    partition_release};
 
 #endif

@@ -119,4 +119,5 @@ cdef extern from "_appending.h" nogil:
     int64_t appending_write(log_writer *, const uint8_t *, int64_t, write_notes *)
     int appending_needs_sync(log_writer *, int64_t *)
     int64_t appending_sync(log_partition *)
+    int64_t appending_rendered(const log_partition *, int)
     const void *APPENDING "&APPENDING"

@@ -28,7 +28,12 @@ cdef class PartitionLock:
 
     def __dealloc__(self):
         if self.partition is not NULL:
+            pthread_mutex_lock(&self.partition.mutex)
             self.partition.is_armed = 0
+            self.partition.changes += 1
+            self.partition.end = NULL
+            self.partition.shown = NULL
+            pthread_mutex_unlock(&self.partition.mutex)
             partition_release(self.partition)
 
     def __enter__(self):
@@ -44,6 +49,24 @@ cdef class PartitionLock:
     def __exit__(self, *_):
         self.partition.depth -= 1
         pthread_mutex_unlock(&self.partition.mutex)
+
+    def mark(self, int view):
+        """Return a number that changes with each change of Python, and the length in a view.
+
+        Returns:
+            ``(number, length)``: of the rendering of the active segment, 0 if the thread does not
+            know it. None: somebody is changing the partition just now.
+        """
+        cdef log_partition *partition = self.partition
+        if pthread_mutex_trylock(&partition.mutex):
+            return None
+        mark = partition.changes, appending_rendered(partition, view)
+        pthread_mutex_unlock(&partition.mutex)
+        return mark
+
+    def unmark(self):
+        """Have every mark be of the past: the log is another one now."""
+        self.partition.changes += 1
 
     @property
     def is_busy(self):

@@ -34,6 +34,11 @@ typedef struct appending_functions {
     /* Flush a partition, in any thread that may wait for the disk. Returns the offset below which all
        is durable; SYNC_LEFT: it is left to Python. */
     int64_t (*sync)(log_partition *partition);
+    /* Find how long the rendering of the active segment is in a view, and the clock of the newest append.
+       Returns 0 if Python has changed the partition since changes, or may be doing so, or has to answer
+       something before. */
+    int (*length)(log_partition *partition, int view, int64_t changes, int64_t *length,
+                  int64_t *modified_ms);
     /* Count requests that Python has to answer before anything else is done to the partition. */
     void (*count_cold)(log_partition *partition, int change);
     /* Whether readers wait for records. */

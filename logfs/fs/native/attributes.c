@@ -1,0 +1,85 @@
+/* The attributes of files that grow; see attributes.h. */
+
+#include "attributes.h"
+
+#include <pthread.h>
+
+#include "openfiles.h"
+#include "serving.h"
+
+#define PLACES 4096u /* an inode of another number may take the place of one */
+#define BLOCK_BYTES 512
+#define READ_BYTES (1u << 20) /* what programs are told to read and write at a time; see replies.py */
+
+struct known {
+    uint64_t node; /* 0: none */
+    log_partition *partition;
+    int64_t changes, before; /* before: the position at which the active segment begins */
+    int view;
+    uint32_t mode, uid, gid;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct known places[PLACES];
+
+static struct known *place_of(uint64_t node) { return &places[node % PLACES]; }
+
+int attributes_find(uint64_t node, struct attributes_reply *found) {
+    struct known known;
+    int64_t length = 0, modified_ms = 0;
+    uint64_t modified_s;
+    uint32_t modified_ns;
+    int is_true;
+
+    pthread_mutex_lock(&mutex);
+    known = *place_of(node);
+    is_true = known.node == node && node != 0 &&
+              openfiles_functions->length(known.partition, known.view, known.changes, &length,
+                                          &modified_ms);
+    pthread_mutex_unlock(&mutex);
+    if (!is_true || modified_ms < 0)
+        return 0;
+    modified_s = (uint64_t)modified_ms / 1000;
+    modified_ns = (uint32_t)(modified_ms % 1000) * 1000000;
+    *found = (struct attributes_reply){
+        .node = node,
+        .size = (uint64_t)(known.before + length),
+        .blocks = ((uint64_t)(known.before + length) + BLOCK_BYTES - 1) / BLOCK_BYTES,
+        .accessed_s = modified_s,
+        .modified_s = modified_s,
+        .changed_s = modified_s,
+        .accessed_ns = modified_ns,
+        .modified_ns = modified_ns,
+        .changed_ns = modified_ns,
+        .mode = known.mode,
+        .links = 1,
+        .uid = known.uid,
+        .gid = known.gid,
+        .block_bytes = READ_BYTES,
+    };
+    return 1;
+}
+
+static void forget(struct known *known) {
+    if (known->node != 0)
+        openfiles_functions->release(known->partition);
+    known->node = 0;
+}
+
+void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
+                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid) {
+    struct known *known = place_of(node);
+
+    openfiles_functions->hold(partition);
+    pthread_mutex_lock(&mutex);
+    forget(known);
+    *known = (struct known){node, partition, changes, before, view, mode, uid, gid};
+    pthread_mutex_unlock(&mutex);
+}
+
+void logfs_serving_forget(void) {
+    pthread_mutex_lock(&mutex);
+    for (unsigned i = 0; i < PLACES; i++)
+        forget(&places[i]);
+    pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,17 @@
+/* The attributes of files that grow, so that stat(2) takes no Python.
+
+   Python says what it has answered. That stays true, but for the length and the time, as long as Python
+   changes nothing of the partition: what is appended without Python is added here. A change of owners
+   and modes is no change of a partition, so Python has all attributes forgotten then. */
+
+#ifndef LOGFS_ATTRIBUTES_H
+#define LOGFS_ATTRIBUTES_H
+
+#include <stdint.h>
+
+#include "requests.h"
+
+/* Find the attributes of an inode. Returns 0 if they are left to Python. Any thread. */
+int attributes_find(uint64_t node, struct attributes_reply *found);
+
+#endif
