@@ -14,7 +14,8 @@ each uses only parts above it in this table:
     _render           Renderer                            batches to the bytes of a view
 
     writing
-    _lines, _encode   encode_lines, encode_records        lines and records to batches
+    _lines, _drafts                                       lines, and drafts of batches
+    _encode           encode_lines, encode_records        lines and records to batches
     _partition_lines  partition_lines                     the partition of each line, by its key
 
     compaction        (first half: which record of a key is the last; second half: rewriting)
@@ -585,6 +586,7 @@ include "_producers.pxi"
 include "_index.pxi"
 include "_render.pxi"
 include "_lines.pxi"
+include "_drafts.pxi"
 include "_encode.pxi"
 include "_partition_lines.pxi"
 include "_latest_bitmap.pxi"
