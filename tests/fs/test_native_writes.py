@@ -250,6 +250,7 @@ def test_files_that_are_opened_for_one_line_are_served_from_the_first_write(
 def test_stat_shows_each_append_and_each_change(native: Mounted) -> None:
     topic = native.point / "t"
     path, views = topic / "0", (topic / "0", topic / "0.tsv", topic / "0.jsonl")
+    os.setxattr(topic, "user.logfs.max.message.bytes", b"1000000")
     os.setxattr(topic, "user.logfs.segment.bytes", b"1048576")
     with path.open("ab", buffering=0) as file:
         for number in range(600):
