@@ -14,8 +14,7 @@ each uses only parts above it in this table:
     _render           Renderer                            batches to the bytes of a view
 
     writing
-    _lines, _drafts                                       lines, and drafts of batches
-    _encode           encode_lines, encode_records        lines and records to batches
+    _lines, _drafts, _encode       encode_lines, encode_records   lines and records to batches
     _partition_lines  partition_lines                     the partition of each line, by its key
 
     compaction        (first half: which record of a key is the last; second half: rewriting)
@@ -43,10 +42,9 @@ Renderings of one record, each ended by one LF:
            are not UTF-8
 
 Control batches and batches without records render to nothing. A record's timestamp is the batch's
-max timestamp if the LogAppendTime bit is set, else base timestamp + delta.
-
-Bytes that are read must not change during a call, and objects are used by one thread at a time:
-longer loops run without the GIL. Any bytes give a result or ``CorruptRecordError``.
+max timestamp if the LogAppendTime bit is set, else base timestamp + delta. Bytes that are read must
+not change during a call, and objects are used by one thread at a time: longer loops run without the
+GIL. Any bytes give a result or ``CorruptRecordError``.
 """
 
 cimport cython
