@@ -28,7 +28,7 @@
    serving.h (-1: there is no thread). */
 static int device = -1, control = -1, changes = -1, waiting = -1;
 
-/* --- Who reads ----------------------------------------------------------------------------------- */
+/* --- The reading thread ----------------------------------------------------------------------------------- */
 
 static pthread_mutex_t state_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t state_changed = PTHREAD_COND_INITIALIZER;
@@ -88,7 +88,7 @@ static void tell(int *what, int value) {
     pthread_mutex_unlock(&state_mutex);
 }
 
-/* Note a request that the thread which reads has read, and who has to read the next ones.
+/* Note a request that the thread which reads has read, and choose the thread for the next ones.
    A FLUSH takes no part: it is cheap here, but it comes with requests that Python has to answer. */
 static void note_kind(uint32_t opcode, int is_answered) {
     int now = __atomic_load_n(&score, __ATOMIC_RELAXED);

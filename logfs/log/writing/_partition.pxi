@@ -55,7 +55,7 @@ cdef class PartitionLock:
 
         Returns:
             ``(number, length)``: of the rendering of the active segment, 0 if the thread does not
-            know it. None: somebody is changing the partition just now.
+            know it. None: another thread is changing the partition just now.
         """
         cdef log_partition *partition = self.partition
         if pthread_mutex_trylock(&partition.mutex):
