@@ -24,7 +24,6 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
-from logfs.library.groups import Groups
 from logfs.library.places import Place, served_at
 from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
@@ -256,6 +255,8 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
     address = parse_partition_name(name, zone)
     log = _load(place.root, TopicPartition(topic, address.partition))
     if address.uses_groups:
+        from logfs.library.groups import Groups  # only here: it takes long to import
+
         with Groups(place) as groups:
             address = address.without_groups(partial(groups.position_in, log))
     if address.view is Suffix.META and not address.has_selector:

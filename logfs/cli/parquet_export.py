@@ -41,6 +41,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     iceberg: str | None = None,
     *,
     with_recreated: bool = False,
+    min_bytes: int = 0,
 ) -> Exported:
     """Export partitions, and add the files to a table.
 
@@ -48,6 +49,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         data: A ``reading_root``.
         only: The partitions; None for all but those of topics that begin with ``__``.
         with_recreated: Continue with topics that were deleted and created again.
+        min_bytes: See ``Exporter``.
         worker: A Spark session; else how many files at the same time, None for one a core.
 
     Raises:
@@ -73,7 +75,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     Path(target).mkdir(parents=True, exist_ok=True)
     name, write = f"logfs export {data} {target}", partial(export_range, data, target)
     run = partial(share_out, worker, name, progress, write)
-    exporter = Exporter(data, target, run, with_recreated=with_recreated)
+    exporter = Exporter(data, target, run, with_recreated=with_recreated, min_bytes=min_bytes)
     with exporter.owned():
         if only is None:
             found = all_partitions(disk_at(data))

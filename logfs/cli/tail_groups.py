@@ -63,10 +63,6 @@ class TailGroup(Closeable):
             self._committed[place.root, log.topic_partition] = offset
         return offset
 
-    def groups_at(self, place: Place) -> Groups:
-        """Return the groups of a directory."""
-        return self._places[place.root][1]
-
     @property
     def is_due(self) -> bool:
         """Whether the last commit is long enough ago."""

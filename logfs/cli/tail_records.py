@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 from itertools import chain, takewhile
 from operator import attrgetter
-from typing import BinaryIO, NamedTuple, Self
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self
 
 from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, view_of_suffix
 from logfs.cli.record_query import RecordQuery
-from logfs.cli.tail_groups import TailGroup
 from logfs.disk.watching import Watch
 from logfs.errors import (
     BadSelectorError,
@@ -31,7 +31,6 @@ from logfs.errors import (
 from logfs.library.cursor import LOOK_S, Cursor
 from logfs.library.directory import chosen, partitions_of, split_address
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
-from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
@@ -50,6 +49,9 @@ from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES
 from logfs.machine.host import system_clock
 from logfs.records.record import Record
 from logfs.types import Closeable, IsolationLevel, TopicPartition, View
+
+if TYPE_CHECKING:
+    from logfs.cli.tail_groups import TailGroup
 
 _RENDERED_RECORDS = 4096
 
@@ -205,7 +207,7 @@ class TailPrinter(Closeable):
         self._known: set[tuple[FollowedDirectory, TopicPartition]] = set()
         self._has_more = False
         self._opened = ExitStack()
-        self._group = None if group is None else self._opened.enter_context(TailGroup(group))
+        self._group = None if group is None else self._enter(group)
         self._all: list[Followed] = []
         self._watch = self._opened.enter_context(Watch())
 
@@ -322,11 +324,9 @@ class TailPrinter(Closeable):
         topics = {selection.topic for selection in selections if selection.topic is not None}
         is_all = any(selection.topic is None for selection in selections)
         disk = reading_disk(root.place, None if is_all else topics)
-        if self._group is None:
-            groups = self._opened.enter_context(Groups(root.place))
-        else:
-            groups = self._group.groups_at(root.place)
-        source = FollowedDirectory(disk, _wanted(selections), positions=groups.position_in)
+        source = FollowedDirectory(
+            disk, _wanted(selections), positions=partial(self._position_of, root.place)
+        )
         self._opened.callback(source.close)
         self._watch.add([source.data])
         self._sources.append((source, selections))
@@ -337,6 +337,18 @@ class TailPrinter(Closeable):
             for log in _of(selection, logs):
                 with self._reported(selection.path):
                     self._begin(source, selection, log, selection.point, count)
+
+    def _enter(self, group: str) -> "TailGroup":
+        from logfs.cli.tail_groups import TailGroup  # only here: it takes long to import
+
+        return self._opened.enter_context(TailGroup(group))
+
+    def _position_of(self, place: Place, log: ReadableLog, group: str) -> int | None:
+        """Return what any group has committed, for ``--since group=NAME``."""
+        from logfs.library.groups import Groups
+
+        with Groups(place) as groups:
+            return groups.position_in(log, group)
 
     @contextmanager
     def _reported(self, path: str) -> Iterator[None]:

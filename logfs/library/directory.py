@@ -6,6 +6,7 @@ nothing is imported that a command does not need which reads something once.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC
+from typing import TYPE_CHECKING
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
@@ -15,10 +16,12 @@ from logfs.library.places import Place
 from logfs.log.listing import list_partitions
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, parse_partition_name
-from logfs.log.store import LogStore
 from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.log.store import LogStore
 
 
 def partitions_of(disk: Disk) -> dict[str, list[int]]:
@@ -74,8 +77,10 @@ def split_address(address: Sequence[str]) -> tuple[str, PartitionAddress | None]
     return topic, parse_partition_name(name, UTC) if name else None  # the zone does not matter
 
 
-def open_for_reading(disk: Disk, only: Collection[TopicPartition]) -> LogStore:
+def open_for_reading(disk: Disk, only: Collection[TopicPartition]) -> "LogStore":
     """Open some partitions of a data directory, read-only and without its lock."""
+    from logfs.log.store import LogStore  # it takes long to import, and followers do without
+
     return LogStore.open(
         disk,
         StoreConfig.from_properties({}),

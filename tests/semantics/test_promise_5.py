@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+import logfs as library
 from tests.mounting import Mount, logfs, now_ms, output
 from tests.semantics.holes import make_holes
 from tests.semantics.programs import append, attribute, configure, numbered
@@ -154,6 +155,22 @@ def test_an_offset_is_where_reading_begins(
     assert read(path, selector) == text(records[part])
     shown = [json.loads(line)["offset"] for line in read(path, selector, ".jsonl").splitlines()]
     assert shown == list(range(len(records)))[part]
+
+
+def test_a_group_begins_at_its_position(tmp_path: Path) -> None:
+    """`@group=NAME` begins at the position that a consumer group has committed, and at the earliest
+    record if it has none."""
+    lines = [b"%d\n" % n for n in range(10)]
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        path = mount.point / "orders" / "0"
+        path.parent.mkdir()
+        append(path, b"".join(lines))
+        assert read(path, "group=unknown") == b"".join(lines)
+        with library.open(path) as partition:
+            for offset in (3, 1, 10):
+                partition.commit("billing", offset)
+                assert read(path, "group=billing") == b"".join(lines[offset:])
+                assert read(path, "earliest..group=billing") == b"".join(lines[:offset])
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,22 @@ def test_a_directory_a_day_and_the_next_run_goes_on(
     assert not list((out / "_logfs" / "writing").iterdir())
 
 
+def test_small_ends_of_partitions_are_left_for_a_later_run(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    out = tmp_path / "lake"
+    size = logs.log("orders", 1).snapshot.size_bytes
+    least = f"{size + 1}"  # orders/0 is larger, clicks/0 smaller
+    assert logfs("export", "--min-bytes", least, logs.path, out).status == 0
+    assert {row[:2] for row in rows_in(out)} == {("orders", 0)}
+    assert not list(out.glob("topic=clicks"))
+    logs.append("orders", 1, three_days(37, 30))
+    assert logfs("export", "--min-bytes", least, logs.path, out).status == 0
+    assert not list(out.glob("topic=clicks"))
+    assert logfs("export", logs.path, out).status == 0
+    assert rows_in(out) == written(logs)
+
+
 def test_headers_and_types_are_those_of_the_source(logfs: Call, logs: Logs, tmp_path: Path) -> None:
     import pyarrow.dataset as ds
 

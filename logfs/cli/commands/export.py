@@ -13,7 +13,7 @@ from logfs.cli.spark_options import (
     refuse_jobs,
     spark_options,
 )
-from logfs.cli.terminal import tables
+from logfs.cli.terminal import quantities, tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Continue with topics that were deleted and created again; default: leave them out.",
 )
+@click.option(
+    "--min-bytes",
+    metavar="SIZE",
+    type=quantities.size,
+    default="0",
+    help="Leave what is new in a partition for a later run until it has about this size in the "
+    "log, so that frequent runs make no small files; default: 0.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
 def export(  # noqa: PLR0913 - an argument for each option
@@ -48,6 +56,7 @@ def export(  # noqa: PLR0913 - an argument for each option
     destination: str,
     iceberg: str | None,
     jobs: int | None,
+    min_bytes: float,
     *,
     recreated: bool,
     spark: SparkRequest,
@@ -72,6 +81,9 @@ def export(  # noqa: PLR0913 - an argument for each option
 
     Needs pyarrow and numpy: 'sudo make install EXTRAS=export', or pip in the environment of logfs.
 
+    With --min-bytes nothing is lost as long as retention keeps the records until they are exported;
+    a run without it exports all that is left.
+
     With --iceberg the files are added to a table, each once. pyiceberg's configuration has the
     catalog: ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__PROD__URI in the environment. Needs pyiceberg:
     EXTRAS=iceberg. The files must not be removed.
@@ -82,6 +94,7 @@ def export(  # noqa: PLR0913 - an argument for each option
     \b
     Examples:
         logfs export /var/lib/logfs/orders /srv/lake
+        logfs export --min-bytes 64MiB /var/lib/logfs /srv/lake
         logfs export --json /var/lib/logfs /srv/lake
     """  # noqa: D301 - click's mark for text it does not fill
     refuse_jobs(jobs, spark)
@@ -106,6 +119,7 @@ def export(  # noqa: PLR0913 - an argument for each option
             shown.show,
             iceberg,
             with_recreated=recreated,
+            min_bytes=round(min_bytes),
         )
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
@@ -32,8 +32,10 @@ from logfs.log.names import DirectoryState
 from logfs.log.reading.address import PartitionAddress
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.bucket import bucket_of
-from logfs.log.store import LogStore
 from logfs.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.log.store import LogStore  # it takes long to import
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class FollowedStore(Catalog[AnyLog]):
         return store
 
     @property
-    def writable(self) -> LogStore:
+    def writable(self) -> "LogStore":
         """The store to write to; there is none: always raise ReadOnlyError."""
         raise ReadOnlyError("the data directory is open read-only")
 
@@ -255,5 +257,5 @@ class FollowedStore(Catalog[AnyLog]):
             log.state.is_deleted = True
 
 
-AnyStore: TypeAlias = LogStore | FollowedStore
+AnyStore: TypeAlias = "LogStore | FollowedStore"
 """The store of a mount: owned by its daemon, or followed."""

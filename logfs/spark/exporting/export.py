@@ -40,6 +40,8 @@ class Exporter:
 
     Args:
         with_recreated: Continue with topics that were deleted and created again.
+        min_bytes: Leave the end of a partition for a later run until about so many bytes of its log
+            are new.
 
     Attributes:
         lost: What was gone before a run came to it: partition, first offset, offset after.
@@ -47,12 +49,19 @@ class Exporter:
     """
 
     def __init__(
-        self, root: str, destination: str, run: Run, *, with_recreated: bool = False
+        self,
+        root: str,
+        destination: str,
+        run: Run,
+        *,
+        with_recreated: bool = False,
+        min_bytes: int = 0,
     ) -> None:
         self._root = root
         self._destination = destination
         self._run = run
         self._with_recreated = with_recreated
+        self._min_bytes = min_bytes
         self._source = disk_at(root)
         self._disk = PosixDisk(destination)
         self.lost: list[tuple[TopicPartition, int, int]] = []
@@ -189,9 +198,12 @@ class Exporter:
 
     def _new(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> list[SizedRange]:
         start, earliest = manifest.ends.get(one), log.earliest()
-        if start is not None and start < earliest:
+        pieces = log.pieces(max(start or 0, earliest), log.latest(), RANGE_BYTES)
+        if pieces and pieces[-1].size_bytes < self._min_bytes:
+            pieces.pop()
+        if start is not None and start < earliest and (pieces or not self._min_bytes):
             self.lost.append((one, start, earliest))
-        return log.pieces(max(start or 0, earliest), log.latest(), RANGE_BYTES)
+        return pieces
 
     def _remove_unfinished(self) -> None:
         for name, _ in self._disk.list(WRITING):
