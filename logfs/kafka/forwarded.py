@@ -129,6 +129,7 @@ class ForwardedPartition:
         failure: Why it does not go on.
         error: The last error, for people.
         position: Local offset before which every record was acknowledged.
+        log: The local log; ``look`` replaces one that could not be followed at first.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - its parts
@@ -154,7 +155,7 @@ class ForwardedPartition:
         self.totals = Totals()
         self.acknowledged_ms = file.held().time_ms
         self.is_ready = False
-        self._log = log
+        self.log = log
         self._look = look
         self._wait = wait
         self._cluster = cluster
@@ -177,7 +178,7 @@ class ForwardedPartition:
     @property
     def lag(self) -> int:
         """Its lag in offsets."""
-        return max(0, self._log.log_end_offset - self.position)
+        return max(0, self.log.log_end_offset - self.position)
 
     def run(self) -> None:
         """Forward until it is done, fails or is told to stop.
@@ -245,17 +246,17 @@ class ForwardedPartition:
             self.file.put(partition, outlet.noted)
         self.file.sync()  # before anything is sent that the note does not know of
         first = min(outlet.next_offset for outlet in self._outlets.values())
-        if first > self._log.log_end_offset:
+        if first > self.log.log_end_offset:
             raise ForwardFailedError(
-                f"{self.where} ends at offset {self._log.log_end_offset}, and what was forwarded "
+                f"{self.where} ends at offset {self.log.log_end_offset}, and what was forwarded "
                 f"ends at {first}: this log has lost its end, in a power cut, or is another "
                 "one. --resume-at OFFSET goes on at another offset"
             )
         self._note_deleted(first)
-        self.position = self._frontier = max(first, self._log.log_start_offset)
+        self.position = self._frontier = max(first, self.log.log_start_offset)
         if self.position < held:  # the destination has lost records that it had acknowledged
             self.file.hold(ForwardPosition(self.position, time_ms=self.acknowledged_ms))
-        self._reader = StoredBatches(lambda: self._log.snapshot, self.position)
+        self._reader = StoredBatches(lambda: self.log.snapshot, self.position)
 
     def _count_there(self, outlet: Outlet) -> int:
         """Return how many of our records an outlet has."""
@@ -310,7 +311,7 @@ class ForwardedPartition:
         """
         if count < 0:
             return self._offset_before(outlet, start, -count)
-        offset, reader = start, StoredBatches(lambda: self._log.snapshot, start)
+        offset, reader = start, StoredBatches(lambda: self.log.snapshot, start)
         while count > 0:
             piece = reader.read()
             if piece is None:
@@ -331,16 +332,16 @@ class ForwardedPartition:
         """Return the local offset of the record of an outlet that is ``count`` before an offset."""
         step = count
         while True:
-            start = max(stop - step, self._log.log_start_offset)
+            start = max(stop - step, self.log.log_start_offset)
             offsets: list[int] = []
-            reader = StoredBatches(lambda: self._log.snapshot, start)
+            reader = StoredBatches(lambda: self.log.snapshot, start)
             while reader.offset < stop and (piece := reader.read()) is not None:
                 for part in parts_of(piece, self.shaping):
                     offsets += [r.offset for r in self._records_for(outlet, part)]
             offsets = [offset for offset in offsets if offset < stop]
             if len(offsets) >= count:
                 return offsets[-count]
-            if start <= self._log.log_start_offset:
+            if start <= self.log.log_start_offset:
                 raise ForwardFailedError(
                     f"{self.where}: the destination has lost {count} records, and only "
                     f"{len(offsets)} of them are left here: --resume-at OFFSET goes on"
@@ -356,7 +357,7 @@ class ForwardedPartition:
 
     def _note_deleted(self, expected: int) -> None:
         """Note a loss if the log begins after the offset that is forwarded next."""
-        start = self._log.log_start_offset
+        start = self.log.log_start_offset
         if expected < start:
             self.totals.losses += 1
             logger.warning(

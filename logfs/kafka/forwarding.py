@@ -195,8 +195,10 @@ class Forward(ClusterCopy):
         watch.add([source.watched(where), source.data])
 
         def look() -> bool:
-            has_more = source.look(log)
-            if log.is_deleted:
+            if not partition.log.is_followed:  # its owner has recovered it since
+                partition.log = source.log(where)
+            has_more = source.look(partition.log)
+            if partition.log.is_deleted:
                 raise DeletedError(f"{where}: the topic has been deleted")
             return has_more
 

@@ -1,18 +1,19 @@
 #!/bin/bash
-# boot.sh DIRECTORY COMMAND: start systemd as process 1 in namespaces of its own, over a root that
+# boot.sh DIRECTORY COMMAND [own|host]: start systemd as process 1 in namespaces of its own, over a root that
 # is this machine's below and forgotten afterwards, with the units of this tree; let it run DIRECTORY
 # /scenario; power off. What that prints is in DIRECTORY/out, what the daemons log in DIRECTORY/daemon.
 #
 # With LOGFS_ROOT, the root is that directory instead of this machine's, and has its own logfs: COMMAND
 # and the units of this tree are not used.
 #
-# COMMAND is how logfs is called, "python -m logfs". Of the machine's own units nothing is started: they would clean up
+# COMMAND is how logfs is called, "python -m logfs". The network is one of its own, or the host's.
+# Of the machine's own units nothing is started: they would clean up
 # /tmp, set sysctls and load modules.
 
 set -eu
-directory=$(realpath "$1") command=$2 tree=$(realpath "$(dirname "$0")/../..")
+directory=$(realpath "$1") command=$2 network=${3:-own} tree=$(realpath "$(dirname "$0")/../..")
 
-if [ "${3-}" = "" ]; then
+if [ "${4-}" = "" ]; then
     for cgroups in /sys/fs/cgroup/unified /sys/fs/cgroup; do
         [ -e $cgroups/cgroup.procs ] && break
     done
@@ -22,8 +23,10 @@ if [ "${3-}" = "" ]; then
     trap 'for _ in $(seq 50); do find "$own" -depth -type d -exec rmdir {} + 2>/dev/null && break; sleep 0.1; done' EXIT
     (
         sh -c 'echo $PPID' >"$own/cgroup.procs"
-        exec unshare --mount --pid --cgroup --uts --ipc --net --fork --kill-child \
-            bash "$0" "$directory" "$command" inside
+        own_network=(--net)
+        [ "$network" = own ] || own_network=()
+        exec unshare --mount --pid --cgroup --uts --ipc "${own_network[@]}" --fork --kill-child \
+            bash "$0" "$directory" "$command" "$network" inside
     )
     exit
 fi
@@ -52,7 +55,7 @@ ExecStart=/bin/bash /shared/scenario
 ExecStopPost=/bin/systemctl exit 0
 END
 [ -n "${LOGFS_ROOT-}" ] || cp "$tree"/systemd/*.service "$tree"/systemd/*.timer "$units"
-for unit in logfs@ logfs-verify@; do
+for unit in logfs@ logfs-verify@ logfs-mirror@ logfs-forward@; do
     mkdir "$units/$unit.service.d"
     printf '[Service]\nStandardOutput=append:/shared/daemon\nStandardError=append:/shared/daemon\n' \
         >"$units/$unit.service.d/log.conf"
