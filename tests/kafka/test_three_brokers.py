@@ -198,3 +198,37 @@ def test_a_forward_is_killed_while_leaders_are_killed(
     assert process.wait() == 0, process.log
     assert len(check_forwarded(client, data, "shipped")) == count > 100
     assert client.latest("shipped") == count
+
+
+def test_an_outage_of_the_whole_cluster_is_waited_for(brokers: ThreeBrokers, data: Path) -> None:
+    client = Client(brokers.bootstrap, replicas=3)
+    for topic in ("away", "back"):
+        client.create_topic(topic, min_insync_replicas="2")
+    client.produce("away", records(100))
+    local = data.with_name("local")
+    local.mkdir()
+    make(local, "back")
+    append(local, "back", some(100))
+    with (
+        RunningMirror(data, plan_for(brokers.bootstrap, "away")) as mirror,
+        RunningForward(local, forward_plan(brokers.bootstrap, "back")) as forward,
+    ):
+        mirror.wait_for("away", 100)
+        forward.wait_for(100)
+        for node in NODES:
+            brokers.kill(node)
+        append(local, "back", some(50, 100))
+        (one,), (other,) = mirror.mirror.partitions, forward.forward.partitions
+        mirror.wait_until(lambda: "refused" in one.error, "the mirror says so")
+        forward.wait_until(lambda: "refused" in other.error, "the forward says so")
+        assert (other.lag, forward.forward.failures) == (50, [])
+        brokers.start(*NODES)
+        client.produce("away", records(50, 100))
+        mirror.wait_for("away", 150)
+        forward.wait_for(150)
+        mirror.wait_until(lambda: not one.error, "the error is over")
+        assert not mirror.mirror.losses
+        assert not other.error
+    leader = brokers.wait_for_leader(client, "away")
+    assert stored(data / "away-0") == stored(brokers.partition(leader, "away"))
+    assert len(check_forwarded(client, local, "back")) == 150

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,29 @@ class Beside:
         )
         assert query.awaitTermination(300)
         return batches
+
+    @contextmanager
+    def running(
+        self, source: str, path: str, checkpoint: Path, **options: str
+    ) -> Iterator[list[Row]]:
+        """Run a query that goes on; the rows that it has read so far."""
+        reader = self.spark.readStream.format(source).options(**self._named(options))
+        table = reader.load(path) if path else reader.load()
+        rows: list[Row] = []
+
+        def note(batch: "DataFrame", _number: int) -> None:
+            rows.extend(plain(tuple(row) for row in batch.collect()))
+
+        query = (
+            table.writeStream.foreachBatch(note)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(processingTime="100 milliseconds")
+            .start()
+        )
+        try:
+            yield rows
+        finally:
+            query.stop()
 
     def _named(self, options: Mapping[str, str]) -> dict[str, Any]:
         named = {name.replace("_", "."): text for name, text in options.items()}

@@ -9,7 +9,9 @@ import pytest
 
 from logfs.errors import LogfsError
 from tests.kafka.broker import Broker
+from tests.kafka.mirrors import RunningMirror, plan_for
 from tests.kafka.theirs import numbered
+from tests.mounting import wait_until
 from tests.spark.beside import OURS, PARTS, SOME, THEIRS, Beside, at, of_parts
 from tests.spark.connector import jars
 from tests.spark.logs import Logs
@@ -217,3 +219,32 @@ def test_what_both_sinks_make_of_a_table(beside: Beside, tmp_path: Path) -> None
         written.append(sorted((row[3], str(row[0]), row[1], row[7]) for row in rows))
     assert written[0] == written[1]
     assert len(written[0]) == 200
+
+
+@pytest.mark.allow_log("")
+def test_a_stream_over_a_mirrored_topic_has_the_rows_of_one_over_the_broker(
+    beside: Beside, tmp_path: Path
+) -> None:
+    beside.client.create_topic("live", 2)
+    producer = beside.client.producer(transactional_id="live")
+    options = {"includeHeaders": "true", "kafka_isolation_level": "read_committed"}
+    options |= {"subscribe": "live", "startingOffsets": "earliest"}
+    data = tmp_path / "mirror"
+    with RunningMirror(data, plan_for(beside.broker.bootstrap, "live")) as running:
+        running.wait_until(lambda: "live" in running.store.topics(), "it is mirrored")
+        with (
+            beside.running(THEIRS, "", tmp_path / "theirs", **options) as theirs,
+            beside.running(OURS, str(data), tmp_path / "ours", **options) as ours,
+        ):
+            for number in range(6):
+                producer.begin()
+                for partition in (0, 1):
+                    records = numbered(20 + number, 100 * number, keys=3)
+                    producer.send("live", records, partition)
+                producer.flush()
+                (producer.abort if number % 3 == 2 else producer.commit)()
+            count = sum(2 * (20 + number) for number in (0, 1, 3, 4))
+            for rows in (theirs, ours):
+                wait_until(lambda rows=rows: len(rows) >= count, "all rows were read")  # type: ignore[misc]
+        assert len(theirs) == count
+        assert sorted(ours, key=repr) == sorted(theirs, key=repr)
