@@ -5,13 +5,16 @@ kafka-server-start.sh), not with those of the tests. A time is that of a whole p
 included; where a tool prints a rate of its own, that is beside it.
 """
 
+import os
 import re
+import resource
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.runner import Bench
 from tests.kafka import jars
@@ -53,6 +56,13 @@ class MeasuredBroker(Broker):
         super().__init__(directory, chosen, heap="1g", flags=("-Xms1g", *_MACHINE))
 
 
+class Spent(NamedTuple):
+    """What a run took: seconds, and those of processor time."""
+
+    seconds: float
+    cpu_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class Produced:
     """A run of kafka-producer-perf-test.
@@ -85,6 +95,18 @@ def kcat() -> str:
     return found
 
 
+def rsyslogd() -> str:
+    """Return the path of rsyslogd.
+
+    Raises:
+        RuntimeError: It is not installed, or without the module that writes to Kafka.
+    """
+    found = shutil.which("rsyslogd", path=f"{os.environ['PATH']}:/usr/sbin")
+    if found is None or not list(Path("/usr/lib").glob("*/rsyslog/omkafka.so")):
+        raise RuntimeError("rsyslog-kafka is missing: run .ci/system-packages peers")
+    return found
+
+
 def tool(main: str, *arguments: str | Path, heap: str = "512m") -> list[str]:
     """Return the command of one of Kafka's tools."""
     return jars.command(main, arguments, heap=heap, flags=_MACHINE)
@@ -111,19 +133,37 @@ def timed(command: Sequence[str], out: int | None = subprocess.DEVNULL) -> tuple
     return seconds, result.stdout or ""
 
 
+def spent(command: Sequence[str]) -> Spent:
+    """Run a whole process; returns what it took; raises RuntimeError if it failed."""
+    return spent_by(lambda: timed(command))
+
+
+def spent_by(run: Callable[[], object]) -> Spent:
+    """Return what the processes took that a function starts and waits for."""
+    before, started_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    run()
+    seconds, after = time.perf_counter() - started_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Spent(seconds, cpu)
+
+
 def produce(broker: Broker, topic: str, records: int, record_bytes: int) -> Produced:
     """Run kafka-producer-perf-test, tuned for throughput: large batches that may wait, acks=1."""
-    command = tool(
+    seconds, text = timed(producer_command(broker, topic, records, record_bytes), out=None)
+    # The last line sums up: N records sent, R records/sec (S MB/sec), in units of 2**20 bytes.
+    rates = re.findall(r"\(([\d.]+) MB/sec\)", text)
+    return Produced(seconds, float(rates[-1]) * 2**20 / 1e6)
+
+
+def producer_command(broker: Broker, topic: str, records: int, record_bytes: int) -> list[str]:
+    """Return the command of kafka-producer-perf-test; see ``produce``."""
+    return tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)),
         *("--throughput", "-1", "--producer-props", f"bootstrap.servers={broker.bootstrap}"),
         *("acks=1", "batch.size=1000000", "linger.ms=20", "buffer.memory=134217728"),
         *("max.request.size=4000000", "compression.type=none"),
     )
-    seconds, text = timed(command, out=None)
-    # The last line sums up: N records sent, R records/sec (S MB/sec), in units of 2**20 bytes.
-    rates = re.findall(r"\(([\d.]+) MB/sec\)", text)
-    return Produced(seconds, float(rates[-1]) * 2**20 / 1e6)
 
 
 def create_topic(broker: Broker, name: str, **config: str) -> None:

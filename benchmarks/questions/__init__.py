@@ -11,6 +11,7 @@ from benchmarks.questions import (
     durability,
     fixed,
     following,
+    forwarding,
     growing,
     lines,
     looking,
@@ -77,6 +78,7 @@ PEER_QUESTIONS: dict[str, Question] = {
     "compaction": peers.compaction,
     "dump": peers.dump,
     "mirror": mirroring.mirror,
+    "forward": forwarding.forward,
     "spark": sparkpeers.rows,
 }
 """The same for ``--peers``: what is measured beside a Kafka broker, its tools and kcat."""

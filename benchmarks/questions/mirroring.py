@@ -1,6 +1,5 @@
 """How fast is a mirror of a topic of a broker, beside kcat, and how fast is its append alone."""
 
-import resource
 import shutil
 import time
 from collections.abc import Iterator
@@ -28,12 +27,12 @@ def mirror(bench: Bench) -> Iterator[Row]:
     stored = b"".join(path.read_bytes() for path in sorted(broker.partition(_TOPIC).glob("*.log")))
     numbers = count()
 
-    def ours() -> tuple[float, float]:
+    def ours() -> peers.Spent:
         data = bench.directory / f"mirror-{next(numbers)}"
         data.mkdir()
         address = f"kafka://{broker.bootstrap}"
         words = ("mirror", str(data), _TOPIC, "--from", address, "--until", "now")
-        spent = _timed(python_command("logfs", *words))
+        spent = peers.spent(python_command("logfs", *words))
         settle(data)
         if sum(p.stat().st_size for p in (data / f"{_TOPIC}-0").glob("*.log")) != len(stored):
             raise RuntimeError(f"{data}: not the bytes of the broker")
@@ -42,7 +41,7 @@ def mirror(bench: Bench) -> Iterator[Row]:
 
     where = ["-b", broker.bootstrap, "-t", _TOPIC, "-p", "0"]
     read = [peers.kcat(), "-C", "-q", "-e", "-o", "beginning", *where]
-    logfs, kcat = alternate([ours, lambda: _timed(read)], bench.pairs)
+    logfs, kcat = alternate([ours, lambda: peers.spent(read)], bench.pairs)
     what = "a topic of a broker"
     yield compare(
         "mirror",
@@ -97,12 +96,3 @@ def _append_row(bench: Bench, stored: bytes) -> Row:
         rates("logfs", len(stored), logfs),
         rates("plain", len(stored), beside),
     )
-
-
-def _timed(command: list[str]) -> tuple[float, float]:
-    """Run a command; returns its seconds and those of processor time."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds, _ = peers.timed(command)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return seconds, cpu
