@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import logfs
+from logfs import NewRecord
 from logfs.records.record import Record
+from tests.kafka import tools
 from tests.kafka.client import Client
 from tests.kafka.forwards import RunningForward, append, check_forwarded, forward_plan, make, some
 from tests.kafka.mirrors import RunningMirror, plan_for, stored
@@ -232,3 +234,39 @@ def test_an_outage_of_the_whole_cluster_is_waited_for(brokers: ThreeBrokers, dat
     leader = brokers.wait_for_leader(client, "away")
     assert stored(data / "away-0") == stored(brokers.partition(leader, "away"))
     assert len(check_forwarded(client, local, "back")) == 150
+
+
+def test_a_quota_slows_both_down_and_no_more(brokers: ThreeBrokers, data: Path) -> None:
+    client = Client(brokers.bootstrap, replicas=3)
+    for topic in ("slow", "slowly"):
+        client.create_topic(topic)
+    client.produce("slow", [Record(0, START_MS, None, b"%d" % n * 300) for n in range(3000)])
+    local = data.with_name("local")
+    local.mkdir()
+    make(local, "slowly")
+    for first in range(0, 3000, 100):
+        append(local, "slowly", [NewRecord(b"%d" % n * 300) for n in range(first, first + 100)])
+    limit_clients(brokers, "--add-config", "producer_byte_rate=100000,consumer_byte_rate=100000")
+    try:
+        with (
+            RunningMirror(data, plan_for(brokers.bootstrap, "slow")) as mirror,
+            RunningForward(local, forward_plan(brokers.bootstrap, "slowly")) as forward,
+        ):
+            mirror.wait_for("slow", 3000)
+            forward.wait_for(3000)
+            assert mirror.mirror.owner.throttled_ms > 0
+            assert not forward.forward.losses
+    finally:
+        limit_clients(brokers, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    leader = brokers.wait_for_leader(client, "slow")
+    assert stored(data / "slow-0") == stored(brokers.partition(leader, "slow"))
+    assert len(check_forwarded(client, local, "slowly")) == 3000
+
+
+def limit_clients(brokers: ThreeBrokers, how: str, configs: str) -> None:
+    """Change the quotas of all clients, as kafka-configs does."""
+    where = ("--bootstrap-server", brokers.bootstrap, "--entity-type", "clients")
+    done = tools.run(
+        "kafka.admin.ConfigCommand", *where, "--entity-default", "--alter", how, configs
+    )
+    assert done.status == 0, done
