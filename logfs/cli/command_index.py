@@ -47,6 +47,7 @@ COMMANDS = {
     "backup": Entry("backup", "Back up the data directory SOURCE into the directory DESTINATION."),
     "restore": Entry("backup", "Restore the backup BACKUP into the data directory DATA."),
     "remote": Entry("remote", "Copy logs to an object store, check it, and get logs back from it."),
+    "doctor": Entry("doctor", "Collect what a bug report about a data directory needs."),
     "plan": Entry(
         "plan",
         "Estimate the disk usage of a topic, or when the disk of the directory PATH will be full.",

@@ -56,6 +56,15 @@ class Status(NamedTuple):
     topics: list[TopicOverview]
     groups: list[GroupLag]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        topics = [
+            {**topic._asdict(), "partitions": [row._asdict() for row in topic.partitions]}
+            for topic in self.topics
+        ]
+        groups = [row.as_json() for row in self.groups]
+        return {**self._asdict(), "topics": topics, "groups": groups}
+
     @property
     def partitions(self) -> list[PartitionOverview]:
         """Every partition."""

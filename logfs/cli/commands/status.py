@@ -158,12 +158,7 @@ def _is_unknown(row: "PartitionOverview") -> bool:
 
 
 def _print_json(found: "Status") -> None:
-    topics = [
-        {**topic._asdict(), "partitions": [row._asdict() for row in topic.partitions]}
-        for topic in found.topics
-    ]
-    facts = {**found._asdict(), "topics": topics, "groups": [row.as_json() for row in found.groups]}
-    click.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+    click.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
 
 
 def _show(found: "Status", *, every: bool) -> None:
