@@ -79,6 +79,10 @@ systemctl reset-failed $service
 systemctl start $service
 systemctl stop $service
 echo "stopped: $(systemctl show --property=Result --value $service), $(mounted)"
+systemctl start $service
+systemctl reload $service
+systemctl stop $service
+echo "stopped after a reload: $(systemctl show --property=Result --value $service), $(mounted)"
 echo "clean: $(ls /var/lib/logfs/.kafka_cleanshutdown)"
 
 systemctl start mnt-logs.mount

@@ -46,6 +46,7 @@ def test_a_life_under_systemd(tmp_path: Path) -> None:
         "verified: 0",
         "stopped by force: timeout, nothing",
         "stopped: success, nothing",
+        "stopped after a reload: success, nothing",
         "clean: /var/lib/logfs/.kafka_cleanshutdown",
         "as a mount unit: /var/lib/logfs fuse.logfs, 2 lines",
         "stopped: success, nothing",
@@ -54,4 +55,4 @@ def test_a_life_under_systemd(tmp_path: Path) -> None:
     # The watchdog's signal has printed where the daemon hung.
     assert "Fatal Python error: Aborted" in daemon
     assert daemon.count("continuing the mount of a daemon that was killed") == 3
-    assert daemon.count("continuing the mount of a daemon that stopped for it") == 2
+    assert daemon.count("continuing the mount of a daemon that stopped for it") == 3

@@ -5,7 +5,13 @@ installed now. The successor imports everything, reads the data directory, says 
 waits. Then the predecessor stops, and sends it the two descriptors. A successor that cannot start
 changes nothing.
 
+The successor is no child of the predecessor: a launcher forks it, sends its process id and ends. So
+it is a child of the service manager before the predecessor names it. systemd decides at that moment
+whether it waits for a main process to end, or kills it at once at a stop.
+
     LOGFS_SUCCESSOR=SOCKET:STDERR    for the successor: a socket to the predecessor, and its stderr
+
+Source: systemd service_set_main_pid, unit_kill_context.
 
 Until it is warm, its stderr is a memory file: the predecessor reports what is in it.
 """
@@ -33,6 +39,23 @@ WARM_TIMEOUT_S = 60.0
 _VARIABLE = "LOGFS_SUCCESSOR"
 _NOT_FOR_IT = frozenset({"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", _VARIABLE})
 _WARM, _GO = b"warm", b"go"
+_PID_BYTES = 16
+_LAUNCHER = """
+import os, socket, sys
+connection = socket.socket(fileno=int(sys.argv[1]))
+pid = os.fork()
+if pid:
+    connection.send(b"%d" % pid)
+    os._exit(0)
+connection.detach()
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    print(f"{sys.argv[2]}: {error.strerror}", file=sys.stderr, flush=True)
+    os._exit(127)
+"""
+_PYTHON = "/proc/self/exe"
+"""An upgrade may have removed the interpreter that runs."""
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _REPORTED_BYTES = 2000
 
@@ -48,23 +71,24 @@ class Successor:
     """A process that is going to serve the mount. Event loop only.
 
     Attributes:
-        pid: Its process id.
+        pid: Its process id; 0 until it is known.
     """
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", connection: socket.socket, errors: BinaryIO
+        self, launcher: "subprocess.Popen[bytes]", connection: socket.socket, errors: BinaryIO
     ) -> None:
-        self.pid = process.pid
-        self._process = process
+        self.pid = 0
+        self._process: int | None = None
+        self._launcher = launcher
         self._socket = connection
         self._errors = errors
 
     @classmethod
     def start(cls, again: Again) -> Self:
-        """Start it.
+        """Start its launcher.
 
         Raises:
-            OSError: The program cannot be started.
+            OSError: The launcher cannot be started.
         """
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         errors = os.fdopen(os.memfd_create("logfs-errors", os.MFD_CLOEXEC), "w+b", buffering=0)
@@ -74,8 +98,8 @@ class Successor:
         stderr = os.dup(2)
         try:
             environment[_VARIABLE] = f"{its.fileno()}:{stderr}"
-            process = subprocess.Popen(
-                again.command,
+            launcher = subprocess.Popen(
+                [_PYTHON, "-I", "-S", "-c", _LAUNCHER, str(its.fileno()), *again.command],
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,
@@ -89,7 +113,7 @@ class Successor:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(stderr)
             its.close()
-        return cls(process, ours, errors)
+        return cls(launcher, ours, errors)
 
     async def wait_until_warm(self) -> None:
         """Wait until it needs only the descriptors; end it if it does not get so far.
@@ -101,9 +125,12 @@ class Successor:
         self._socket.setblocking(False)
         try:
             with trio.move_on_after(WARM_TIMEOUT_S):
-                await trio.lowlevel.wait_readable(self._socket)
-                with contextlib.suppress(ConnectionError):
-                    said = self._socket.recv(len(_WARM))
+                pid = await self._receive(_PID_BYTES)
+                if pid.isdigit():
+                    self.pid = int(pid)
+                    self._process = os.pidfd_open(self.pid)
+                    self._launcher.wait()  # it ends at once
+                    said = await self._receive(len(_WARM))
         finally:
             if said != _WARM:
                 self.end()
@@ -111,22 +138,31 @@ class Successor:
             raise MountError(f"the next daemon cannot start: {self._reason()}")
         self._socket.setblocking(True)
 
+    async def _receive(self, size: int) -> bytes:
+        """Return the next message; empty if there is none any more."""
+        await trio.lowlevel.wait_readable(self._socket)
+        with contextlib.suppress(ConnectionError):
+            return self._socket.recv(size)
+        return b""
+
     def _reason(self) -> str:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - _REPORTED_BYTES))
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         if lines:
             return lines[-1].removeprefix("logfs: ")
-        status = self._process.returncode
-        ended = f"ended with {status}" if status and status > 0 else "was ended"
-        return f"process {self.pid} {ended} and has not said why"
+        return f"process {self.pid or self._launcher.pid} was ended and has not said why"
 
     def end(self) -> None:
         """End it: it is not needed. Its socket is closed, so it ends by itself in any case."""
         self._socket.close()
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            os.close(self._process)
+            self._process = None
+        self._launcher.kill()
+        self._launcher.wait()
 
     def go(self, connection: int, state: int) -> None:
         """Send it the descriptors, as the last thing before this process ends.
@@ -135,7 +171,6 @@ class Successor:
             OSError: It has ended.
         """
         socket.send_fds(self._socket, [_GO], [connection, state])
-        self._process.returncode = 0  # the service manager waits for it now
 
 
 def is_successor(environment: Mapping[str, str]) -> bool:
