@@ -91,6 +91,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.BadSelectorError: errno.EINVAL,
     errors.UnknownNameError: errno.ENOENT,
     errors.IllegalTopicNameError: errno.EINVAL,
+    errors.NoSuchGroupError: errno.ENOENT,
     errors.NoSuchTopicError: errno.ENOENT,
     errors.NoSuchPartitionError: errno.ENOENT,
     errors.TopicExistsError: errno.EEXIST,
