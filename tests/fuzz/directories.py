@@ -61,6 +61,8 @@ COMMANDS = (
     ("topic", "alter", "DATA/orders", "--config", "retention.ms=-1", "--partitions", "3"),
     ("topic", "alter", "DATA/orders", "--config", "logfs.sealed.compression.type=zstd"),
     *(("pack", "DATA/orders"), ("compact", "DATA/orders")),
+    *(("group", "reset", "readers", "DATA/orders/0@offset=5"), ("group", "list", "DATA")),
+    ("group", "describe", "DATA", "readers"),
     *(("trim", "--now", "DATA/orders/0@offset=11"), ("verify", "DATA")),
 )
 """Each with the words DATA, the directory of the case, and FOLDER, another one for its results."""

@@ -139,10 +139,10 @@ def test_the_commands_of_the_target_do_their_work_on_an_undamaged_directory(
 
 
 def test_the_target_has_every_command_that_reads_a_directory() -> None:
-    """The others need a daemon, a cluster, a store or pyarrow, or are the mount."""
+    """The others need a daemon, a cluster, a store or pyarrow, are the mount, or read logs."""
     used = {command[0] for command in directories.COMMANDS}
     others = {"mount", "umount", "reload", "metrics", "export", "spark-job", "mirror"}
-    others |= {"forward", "remote"}
+    others |= {"forward", "remote", "doctor"}
     assert used | others == set(COMMANDS)
     assert not used & others
 

@@ -101,6 +101,7 @@ def test_every_setting_of_a_store_has_kafkas_name_and_default(client: Client) ->
     ours = settings_of_the_broker()
     internal = {"log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms"}
     own = {key for key in STORE_KEYS if key.startswith("logfs.")}
+    own |= {"log.retention.total.bytes", "log.retention.keep.free.bytes"}
     assert STORE_KEYS.keys() - theirs.keys() - own <= internal
     shared = STORE_KEYS.keys() & theirs.keys()
     found = StoreConfig.from_properties({key: theirs[key] for key in shared})
