@@ -174,6 +174,8 @@ STORE_ROWS = [
     whole("num.partitions", "int", 1, 1),
     whole("num.recovery.threads.per.data.dir", "int", 2, 1),
     whole("log.retention.check.interval.ms", "long", 300000, 1),
+    whole("log.retention.total.bytes", "long", -1, -1),
+    whole("log.retention.keep.free.bytes", "long", -1, -1),
     whole("log.flush.scheduler.interval.ms", "long", 2**63 - 1, 1),
     whole("log.flush.offset.checkpoint.interval.ms", "int", 60000, 0),
     whole("log.flush.start.offset.checkpoint.interval.ms", "int", 60000, 0),
@@ -203,6 +205,8 @@ STORE_ROWS = [
     whole("log.cleaner.backoff.ms", "long", 15000, 0),
     whole("producer.id.expiration.ms", "int", 86400000, 1),
     whole("producer.id.expiration.check.interval.ms", "int", 600000, 1),
+    whole("offsets.retention.minutes", "int", 10080, 1),
+    whole("offsets.retention.check.interval.ms", "long", 600000, 1),
 ]
 
 
