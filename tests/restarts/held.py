@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from logfs.library.places import read_daemon_note
 from tests.mounting import ROOT, environment, is_mounted, take_away
 from tests.processes import PATIENCE_S, wait_until
 
@@ -112,9 +113,12 @@ class HeldMount:
 
     @property
     def pid(self) -> int:
-        """The process id of the daemon that was started last; 0 if none runs now."""
+        """The process id of the daemon, not of a successor that waits; 0 if none runs now."""
         pid = self.holder.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        serving = read_daemon_note(str(self.data))
+        if serving is not None and str(serving.pid) in children:
+            return serving.pid
         return int(children[-1]) if children else 0
 
     def __enter__(self) -> Self:
