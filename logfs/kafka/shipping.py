@@ -16,13 +16,13 @@ from logfs.records._native import (
     aborted_ranges,
     decode_batches,
     encode_records,
-    murmur2,
     rebase_batches,
 )
 from logfs.records.batch import BatchHeader, decode_header
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import Encoded, EncodeOptions, ProducerBatch
 from logfs.records.layout import COMPRESSION_MASK, LOG_APPEND_TIME_MASK, MAGIC, size_of
+from logfs.records.partitioner import partition_for_key
 from logfs.records.produced import MAX_SEQUENCE
 from logfs.records.record import Record
 
@@ -173,13 +173,10 @@ def records_of(part: Part) -> list[Record]:
 
 
 def partition_for(record: Record, count: int) -> int:
-    """Return the partition of a record: by its key as Kafka's producers do, else by its offset.
-
-    Source: Kafka BuiltInPartitioner.partitionForKey.
-    """
+    """Return the partition of a record: by its key as Kafka's producers do, else by its offset."""
     if record.key is None:
         return record.offset % count
-    return (murmur2(record.key) & 0x7FFFFFFF) % count
+    return partition_for_key(record.key, count)
 
 
 def codec_of(name: str) -> Compression | None:

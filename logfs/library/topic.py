@@ -10,7 +10,7 @@ from logfs.library.consumer import ConsumerRecord
 from logfs.library.points import Point
 from logfs.library.records import Appendable, Headers, NewRecord, chunks, to_record
 from logfs.machine.host import system_clock
-from logfs.records._native import murmur2
+from logfs.records.partitioner import partition_for_key
 from logfs.records.record import Record
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ class AppendedTo(NamedTuple):
 
     partition: int
     offset: int
-
-
-def partition_for(key: bytes, partitions: int) -> int:
-    """Return the partition of a key. Source: Kafka BuiltInPartitioner.partitionForKey."""
-    return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
 class Topic:
@@ -63,7 +58,7 @@ class Topic:
         Args and errors are those of ``Partition.append``.
         """
         record = to_record(NewRecord(value, key, headers, timestamp), self._now_ms(), self._zone)
-        number = self._next_turn() if key is None else partition_for(key, len(self.partitions))
+        number = self._next_turn() if key is None else partition_for_key(key, len(self.partitions))
         offsets = self.partitions[number].append_many([record], durable=durable)
         return AppendedTo(number, offsets.start)
 
@@ -79,15 +74,15 @@ class Topic:
             LogfsError, OSError: See ``Partition.append_many``. Records of earlier parts are
                 appended, and of the failed part perhaps those of some partitions.
         """
-        counts: dict[int, int] = {}
+        appended: dict[int, int] = {}
         for chunk in chunks(records, self._now_ms(), self._zone):
             for number, some in self._distributed(chunk).items():
                 self.partitions[number].append_many(some)
-                counts[number] = counts.get(number, 0) + len(some)
+                appended[number] = appended.get(number, 0) + len(some)
         if durable:
-            for number in counts:
+            for number in appended:
                 self.partitions[number].flush()
-        return dict(sorted(counts.items()))
+        return dict(sorted(appended.items()))
 
     def read(
         self, start: Point = "earliest", stop: Point | None = None
@@ -110,7 +105,7 @@ class Topic:
         unkeyed = self._next_turn()
         for record in records:
             key = record.key
-            number = unkeyed if key is None else (murmur2(key) & 0x7FFF_FFFF) % count
+            number = unkeyed if key is None else partition_for_key(key, count)
             found.setdefault(number, []).append(record)
         return found
 

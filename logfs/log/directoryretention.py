@@ -153,7 +153,7 @@ def plan_deletion(logs: Sequence[LogSegments], excess: int) -> list[Share]:
     for number, log in enumerate(logs):
         by_topic.setdefault(log.topic, []).append(number)
         sizes[log.topic] = sizes.get(log.topic, 0) + log.size_bytes
-    counts = [0] * len(logs)
+    deleted = [0] * len(logs)  # segments, by log
     oldest = {
         topic: [(logs[n].segments[0].latest, n) for n in numbers if logs[n].segments]
         for topic, numbers in by_topic.items()
@@ -166,14 +166,14 @@ def plan_deletion(logs: Sequence[LogSegments], excess: int) -> list[Share]:
         size, topic = heapq.heappop(largest)
         _, number = heapq.heappop(oldest[topic])
         segments = logs[number].segments
-        deleted = segments[counts[number]].size_bytes
-        counts[number] += 1
-        excess -= deleted
-        if counts[number] < len(segments):
-            heapq.heappush(oldest[topic], (segments[counts[number]].latest, number))
+        size_bytes = segments[deleted[number]].size_bytes
+        deleted[number] += 1
+        excess -= size_bytes
+        if deleted[number] < len(segments):
+            heapq.heappush(oldest[topic], (segments[deleted[number]].latest, number))
         if oldest[topic]:
-            heapq.heappush(largest, (size + deleted, topic))
-    return [_share(log.segments[:count]) for log, count in zip(logs, counts, strict=True)]
+            heapq.heappush(largest, (size + size_bytes, topic))
+    return [_share(log.segments[:count]) for log, count in zip(logs, deleted, strict=True)]
 
 
 def delete_share(log: PartitionLog, share: Share, limit: Usage, now_ms: int) -> Deletion:

@@ -9,7 +9,7 @@ import pytest
 import logfs
 from logfs import NewRecord
 from logfs.errors import NoSuchTopicError
-from logfs.library.topic import partition_for
+from logfs.records.partitioner import partition_for_key
 
 BEGIN_MS = 1_700_000_000_000
 
@@ -29,22 +29,22 @@ def store(tmp_path: Path) -> Iterator[logfs.Store]:
 )
 def test_a_key_has_the_partition_that_a_producer_of_kafka_chooses(key: bytes, hashed: int) -> None:
     for count in (1, 3, 50):
-        assert partition_for(key, count) == (hashed & 0x7FFFFFFF) % count
+        assert partition_for_key(key, count) == (hashed & 0x7FFFFFFF) % count
 
 
 def test_records_with_a_key_keep_their_order_in_one_partition(store: logfs.Store) -> None:
     orders = store.topic("orders")
     keys = [b"%d" % (n % 7) for n in range(700)]
-    counts = orders.append_many(NewRecord(b"%d" % n, key) for n, key in enumerate(keys))
-    assert sum(counts.values()) == 700
+    appended = orders.append_many(NewRecord(b"%d" % n, key) for n, key in enumerate(keys))
+    assert sum(appended.values()) == 700
     where = orders.append(b"last", key=b"3", durable=True)
-    assert where.partition == partition_for(b"3", 3)
-    assert where.offset == counts[where.partition]
+    assert where.partition == partition_for_key(b"3", 3)
+    assert where.offset == appended[where.partition]
     for partition in orders.partitions:
         found = list(partition.read())
-        assert {partition_for(record.key or b"", 3) for record in found} == {partition.number}
+        assert {partition_for_key(record.key or b"", 3) for record in found} == {partition.number}
         assert [int(record.value or b"") for record in found if record.value != b"last"] == [
-            n for n, key in enumerate(keys) if partition_for(key, 3) == partition.number
+            n for n, key in enumerate(keys) if partition_for_key(key, 3) == partition.number
         ]
 
 
