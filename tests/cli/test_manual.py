@@ -9,10 +9,16 @@ import pytest
 
 from logfs.cli.command_index import COMMANDS
 from logfs.cli.manual import pages
+from logfs.cli.manual_environment import VARIABLES, environment_of
+from logfs.cli.manual_page import source_of
 from tests.cli.conftest import fill
-from tests.mounting import environment_with_command
+from tests.mounting import ROOT, environment_with_command
 
-PAGES = pages()
+PAGES = {page.path: source_of(page) for page in pages()}
+_READ = re.compile(
+    r'environ(?:ment)?(?:\.get|\.pop|\.setdefault)?[(\[]"([A-Z_0-9]+)"'
+    r'|"([A-Z_0-9]+)" in (?:os\.)?environ'
+)
 
 
 def test_there_is_a_page_for_each_command() -> None:
@@ -26,6 +32,25 @@ def test_the_first_page_says_what_each_command_does() -> None:
     for entry in COMMANDS.values():
         assert entry.sentence.replace("'", r"\(aq") in page
     assert "LOGFS_DECOMPRESSED_MAX_BYTES" in page.partition(".SH ENVIRONMENT")[2]
+
+
+def test_every_environment_variable_that_is_read_is_in_the_manual() -> None:
+    read = set[str]()
+    for path in (ROOT / "logfs").rglob("*.py"):
+        read |= {name for names in _READ.findall(path.read_text()) for name in names if name}
+    assert {"XDG_CACHE_HOME", "AWS_CA_BUNDLE", "_LOGFS_COMPLETE", "LISTEN_FDS"} <= read
+    described = set(
+        re.findall(r"[A-Z_0-9]{2,}", " ".join(f"{v.names} {v.meaning}" for v in VARIABLES))
+    )
+    assert not read - described
+
+
+def test_a_page_has_the_environment_of_its_command() -> None:
+    commands = {name for variable in VARIABLES for name in variable.commands or ()}
+    assert commands <= {*COMMANDS, "mount.logfs", "logfs"}
+    assert "AWS_ACCESS_KEY_ID" in PAGES["man1/logfs-remote-fetch.1"].partition(".SH ENVIRONMENT")[2]
+    assert "AWS_ACCESS_KEY_ID" not in PAGES["man1/logfs-append.1"]
+    assert len(environment_of("logfs")) == len(VARIABLES)
 
 
 @pytest.mark.parametrize("name", PAGES)
