@@ -62,10 +62,10 @@ def by_cat(bench: Bench) -> Iterator[Row]:
 
 
 def line_by_line(bench: Bench) -> Iterator[Row]:
-    """One line a write(2): the median of the writes of a run; by Python, and with ``-o native``."""
+    """One line a write(2): the median of the writes of a run; and with ``-o no_native``."""
     writes = bench.scaled(4000, 1000)
     mounts = [mount_logfs(bench, bench.directory / "data")]
-    mounts.append(mount_logfs(bench, bench.directory / "native", "native"))
+    mounts.append(mount_logfs(bench, bench.directory / "python", "no_native"))
     for mount in mounts:
         (mount.point / "t").mkdir()
     floor = mount_floor(bench).point
@@ -75,13 +75,13 @@ def line_by_line(bench: Bench) -> Iterator[Row]:
     points = [*(mount.point for mount in mounts), floor, c_floor]
     files = [*(point / "t" / "0" for point in points), plain]
     runs = [make_writer(path, writes, 0.5) for path in files]
-    python, native, *floors, last = alternate(runs, 2 * bench.pairs)
+    native, python, *floors, last = alternate(runs, 2 * bench.pairs)
     ordinary, title = Samples("plain", "us", last), "write(2) of one line, p50"
+    limits = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
+    yield from beside_floors("line", title, "us", limits, (native, *floors), ordinary)
+    title += ", -o no_native"
     by_python = (at_most(2, "x floor"),)
     yield from beside_floors("line", title, "us", by_python, (python, *floors), ordinary)
-    limits = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
-    title += ", -o native"
-    yield from beside_floors("line", title, "us", limits, (native, *floors), ordinary)
 
 
 def make_writer(path: Path, writes: int, part: float) -> Callable[[], float]:

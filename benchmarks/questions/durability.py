@@ -39,7 +39,7 @@ while True:
 def rows(bench: Bench) -> Iterator[Row]:
     """One writer; eight on eight partitions; eight on one. Plain: as many ordinary files."""
     floor = mount_floor(bench).point / "t"
-    for options, how in (((), ""), (("native",), ", -o native")):
+    for options, how in (((), ""), (("no_native",), ", -o no_native")):
         yield from _rows(bench, options, how, floor)
 
 

@@ -29,8 +29,7 @@ for _ in range(int(sys.argv[2])):
 
 def capacity(bench: Bench) -> Iterator[Row]:
     """Processes that write as fast as they can: 16 on 16 partitions, and 64 on 16."""
-    options = "native", f"num.partitions={_PARTITIONS}"
-    point = mount_logfs(bench, bench.directory / "data", *options).point
+    point = mount_logfs(bench, bench.directory / "data", f"num.partitions={_PARTITIONS}").point
     (point / "t").mkdir()
     directories = (point / "t", mount_floor(bench).point / "t", mount_c_floor(bench).point / "t")
     lines = bench.scaled(64_000, 16_000)
@@ -40,7 +39,7 @@ def capacity(bench: Bench) -> Iterator[Row]:
     ):
         runs = [_writers(directory, writers, lines // writers) for directory in directories]
         found = alternate(runs, bench.pairs)
-        title = f"lines a second, {writers} writers, {_PARTITIONS} partitions, -o native"
+        title = f"lines a second, {writers} writers, {_PARTITIONS} partitions"
         yield from beside_floors("lines", title, "/s", budgets, found)
 
 

@@ -325,7 +325,7 @@ def _mount(
     loaded_hooks = hooks.loaded()
     if loaded_hooks is not None:
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
-        if options.native and not options.read_only:
+        if not (options.no_native or options.read_only):
             want_native_thread(loaded_hooks)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
     session.open(operations, lambda: _take_place(data, point))

@@ -24,8 +24,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
                        $AWS_ENDPOINT_URL, else the cloud of the address
     region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
-    native             threads without Python apply writes of lines and fsyncs, several times as
-                       fast
+    no_native          Python applies all writes and fsyncs; by default threads without Python apply
+                       those of lines, several times as fast
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         no processor sleeps while programs read growing names in small pieces: twice
@@ -80,7 +80,7 @@ _FLAGS = {
     "allow_other": "allow_other",
     "create": "create",
     "keep_awake": "keep_awake",
-    "native": "native",
+    "no_native": "no_native",
     "no_passthrough": "no_passthrough",
     "no_topic_metrics": "no_topic_metrics",
     "ro": "read_only",
@@ -148,7 +148,7 @@ class MountOptions:
         rmdir_deletes: rmdir deletes topics with records too.
         keep_awake: No processor sleeps while small reads are answered.
         no_topic_metrics: There are no metrics of single topics.
-        native: Writes are applied in a thread without Python where that is possible.
+        no_native: No writes are applied in a thread without Python.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
@@ -175,7 +175,7 @@ class MountOptions:
     create: bool = False
     rmdir_deletes: bool = False
     keep_awake: bool = False
-    native: bool = False
+    no_native: bool = False
     no_passthrough: bool = False
     no_topic_metrics: bool = False
     read_only: bool = False
@@ -360,7 +360,7 @@ def option_words(options: MountOptions) -> list[str]:
         "create": options.create,
         "rmdir=delete": options.rmdir_deletes,
         "keep_awake": options.keep_awake,
-        "native": options.native,
+        "no_native": options.no_native,
         "no_passthrough": options.no_passthrough,
         "no_topic_metrics": options.no_topic_metrics,
         "sync": options.sync,

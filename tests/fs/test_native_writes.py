@@ -50,7 +50,7 @@ print(count - rest.count(b"\\n"), len(rest), flush=True)
 @pytest.fixture
 def native(tmp_path: Path) -> Iterator[Mounted]:
     """A mount with the thread."""
-    mounted = Mounted(tmp_path, "native", "num.partitions=2")
+    mounted = Mounted(tmp_path, "num.partitions=2")
     mounted.start()
     (mounted.point / "t").mkdir()
     yield mounted
@@ -117,7 +117,7 @@ def make(mounted: Mounted) -> tuple[object, ...]:
 
 
 def test_a_log_is_the_same_with_and_without_the_thread(native: Mounted, tmp_path: Path) -> None:
-    other = Mounted(tmp_path / "other", "num.partitions=2")
+    other = Mounted(tmp_path / "other", "no_native", "num.partitions=2")
     other.start()
     (other.point / "t").mkdir()
     made = make(native)
@@ -273,7 +273,10 @@ def test_stat_shows_each_append_and_each_change(native: Mounted) -> None:
     assert len(list((native.point / ".segments" / "t-0").glob("*.log"))) > 1
 
 
-def test_without_the_option_there_is_no_thread(mounted: Mounted) -> None:
+def test_with_the_option_no_native_there_is_no_thread(mounted: Mounted) -> None:
+    mounted.stop()
+    mounted.options = ("no_native",)
+    mounted.start()
     (mounted.point / "t").mkdir()
     with (mounted.point / "t/0").open("ab", buffering=0) as file:
         for _ in range(10):
