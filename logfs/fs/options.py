@@ -42,7 +42,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
 
 nosuid, nodev, noexec, noatime and the like go to the kernel; default_permissions is always set.
 Options about when and for which users to mount (defaults, user, nofail, x-systemd.automount …) are
-ignored. Any other option is refused. A comma in a value is written ``\,``.
+ignored, and so is native, which 0.2.0 had. Any other option is refused. A comma in a value is
+written ``\,``.
 """
 
 import difflib
@@ -64,8 +65,8 @@ _KERNEL = frozenset({
 })  # fmt: skip
 _MEANINGLESS = frozenset({
     "_netdev", "async", "auto", "noauto", "default_permissions", "defaults", "dirsync", "group",
-    "iversion", "noiversion", "loud", "mand", "nomand", "nofail", "nonempty", "owner", "rw",
-    "silent", "user", "nouser", "users", "nousers",
+    "iversion", "noiversion", "loud", "mand", "nomand", "native", "nofail", "nonempty", "owner",
+    "rw", "silent", "user", "nouser", "users", "nousers",
 })  # fmt: skip
 _MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=", "user=", "helper=", "uhelper=")
 _LABELS = ("context=", "fscontext=", "defcontext=", "rootcontext=")

@@ -70,7 +70,14 @@ def test_a_comma_in_a_value() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("noauto", "nofail", "_netdev", "x-systemd.automount", "x-systemd.idle-timeout=60"),
+        *(
+            "noauto",
+            "native",
+            "nofail",
+            "_netdev",
+            "x-systemd.automount",
+            "x-systemd.idle-timeout=60",
+        ),
         *("user", "user=fred", "users", "nouser", "group", "defaults", "default_permissions"),
         *("comment=x", "X-mount.mkdir", "uhelper=udisks2"),
     ],
