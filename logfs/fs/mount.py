@@ -141,7 +141,9 @@ def preload(data: str, options: MountOptions) -> Preloaded | None:
     except (LogfsError, OSError):
         return None
     # What an object store has is read once for a disk, so that it would be out of date.
-    return Preloaded.read(disk, current_host()) if isinstance(disk, PosixDisk) else None
+    if not isinstance(disk, PosixDisk):
+        return None
+    return Preloaded.read(disk, current_host(), system_clock().now_ms())
 
 
 class _StoppedError(BaseException):

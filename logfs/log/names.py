@@ -13,7 +13,7 @@ Pure: no disk. Sources: Kafka LogFileUtils, LocalLog.parseTopicPartitionName, Lo
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import StrEnum
 from itertools import count
 from typing import NamedTuple
@@ -215,6 +215,11 @@ def group_segment_files(listed: Iterable[str]) -> tuple[dict[int, set[FileKind]]
         else:
             grouped[base_offset] = kinds
     return grouped, others
+
+
+def log_bases(kinds: Mapping[int, Container[FileKind]]) -> list[int]:
+    """Return the base offsets that have a ``.log``, in no order."""
+    return [base for base, found in kinds.items() if FileKind.LOG in found]
 
 
 def _parse_base_offset(digits: str) -> int | None:

@@ -43,6 +43,13 @@ def seen(store: LogStore) -> object:
     return segments, log.log_start_offset, log.log_end_offset, log.state.table.state, text_of(store)
 
 
+def preload(bench: Bench, age_ms: int) -> Preloaded:
+    """Read what a bench has made, some time after its last change."""
+    bench.now_ms += age_ms
+    bench.disk.now_ms += age_ms
+    return Preloaded.read(bench.disk, HOST, bench.now_ms)
+
+
 def append(bench: Bench) -> None:
     bench.write(*(b"line %d" % n for n in range(20)))
 
@@ -80,14 +87,15 @@ CHANGES = {
 }
 
 
+@pytest.mark.parametrize("age_ms", [0, 60_000], ids=["new", "old"])
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_load_does_not_depend_on_what_was_read_before(
-    change: Callable[[Bench], None], is_clean: bool
+    change: Callable[[Bench], None], is_clean: bool, age_ms: int
 ) -> None:
     bench = Bench(SMALL)
     append(bench)
-    preloaded = Preloaded.read(bench.disk, HOST)
+    preloaded = preload(bench, age_ms)
     change(bench)
     if is_clean:
         bench.store.close(bench.now_ms)
@@ -98,10 +106,11 @@ def test_a_load_does_not_depend_on_what_was_read_before(
     assert contents(bench.disk) == contents(other)
 
 
-def test_what_has_not_changed_is_not_decoded_again() -> None:
+@pytest.mark.parametrize("age_ms", [0, 60_000], ids=["new", "old"])
+def test_what_has_not_changed_is_not_decoded_again(age_ms: int) -> None:
     bench = Bench(SMALL)
     append(bench)
-    preloaded = Preloaded.read(bench.disk, HOST)
+    preloaded = preload(bench, age_ms)
     before = preloaded._partitions[DIRECTORY]
     read = [segment for _, segment in before.segments.values()]
     append(bench)
@@ -110,3 +119,16 @@ def test_what_has_not_changed_is_not_decoded_again() -> None:
     assert len(read) > 3
     assert list(log.snapshot.segments[: len(read)]) == read
     assert log.state.table.state is before.table.state
+
+
+def test_a_directory_is_listed_again_only_if_it_had_just_been_changed() -> None:
+    def listings(age_ms: int) -> int:
+        bench = Bench(SMALL)
+        append(bench)
+        bench.store.close(bench.now_ms)
+        preloaded = preload(bench, age_ms)
+        before = bench.disk.counts["list"]
+        assert load(bench.disk, bench.now_ms, preloaded).partition("t", 0).log_end_offset == 20
+        return bench.disk.counts["list"] - before
+
+    assert listings(9_999) - listings(10_000) == 1

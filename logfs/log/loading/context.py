@@ -13,7 +13,7 @@ from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
 from logfs.log.loading.preloading import Preloaded, PreloadedPartition
 from logfs.log.losses import Loss, LossFile, log_loss
-from logfs.log.names import FileKind
+from logfs.log.names import FileKind, log_bases
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentTable, TableEntry
@@ -148,7 +148,7 @@ class Loader:
     @property
     def bases(self) -> list[int]:
         """Base offsets of the ``.log`` files."""
-        return sorted(base for base, kinds in self.kinds.items() if FileKind.LOG in kinds)
+        return sorted(log_bases(self.kinds))
 
     @property
     def start_offset(self) -> int:

@@ -177,7 +177,7 @@ def _list_segments(
         OSError: A ``.log`` is no regular file: its records must not be treated as deleted.
     """
     disk, directory = context.disk, topic_partition.directory
-    contents = disk.contents(directory)
+    contents = preloaded.contents(disk, directory)
     _refuse_irregular(disk, directory, contents.irregular)
     kinds, others = preloaded.group(_without_kept(context, directory, contents.files))
     suffixed: list[SegmentFileName] = []
@@ -203,7 +203,9 @@ def _list_segments(
         )
         kinds, swapped = _by_base_offset(files), _by_base_offset(waiting)
     if not context.read_only:
-        for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
+        for base_offset in kinds.keys() - names.log_bases(kinds):
+            if kinds[base_offset] == {FileKind.SNAPSHOT}:
+                continue
             segment = Segment(context.opened, directory, base_offset, Positions())
             remove_segment_files(disk, segment)
     return kinds, swapped
@@ -250,11 +252,6 @@ def _refuse_irregular(disk: Disk, directory: str, irregular: Iterable[tuple[str,
         parsed = names.parse_segment_file(name)
         if parsed is not None and parsed.kind is FileKind.LOG:
             disk.stat(f"{directory}/{name}")  # raises an error that says what it is
-
-
-def _is_leftover(kinds: set[FileKind]) -> bool:
-    """Whether the files of one base offset belong to a segment without a ``.log``."""
-    return FileKind.LOG not in kinds and kinds != {FileKind.SNAPSHOT}
 
 
 def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) -> LeaderEpochs:

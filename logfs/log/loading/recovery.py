@@ -22,7 +22,6 @@ from logfs.log import names
 from logfs.log.loading.context import Loader
 from logfs.log.loading.offsetrepair import repair_base_offset
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
-from logfs.log.names import FileKind
 from logfs.log.segments.batches import INCOMPLETE
 from logfs.log.segments.scan import (
     MemoryFiles,
@@ -34,7 +33,7 @@ from logfs.log.segments.scan import (
     rebuild_indexes,
     scan_segment,
 )
-from logfs.log.segments.segment import Segment
+from logfs.log.segments.segment import INDEX_KINDS, Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.reservation import ALL_SHOWN, NO_BOOT
@@ -46,29 +45,23 @@ _CHUNK_BYTES = 1024 * 1024
 PAGE_BYTES = resource.getpagesize()
 _MOST_REPAIRS = 16
 """Base offsets that are repaired in one segment, each with another scan."""
-_INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
 
 
 def load_segments(loader: Loader) -> None:
     """Fill ``loader.segments`` with the segments of the log, recovered where that is needed."""
     bases = _without_deleted(loader)
-    ends, next_offset = Positions(), -1
-    if loader.table is not None and bases and bases[0] not in loader.entries:
-        ends = loader.shown  # segments before it are lost, and their positions were shown
-        if bases[0] <= max(loader.recovery_point(bases[0]), loader.start_offset):
-            next_offset = bases[0]  # they were removed: it is durable
     entries = loader.entries
     takes_sealed = _takes_sealed(loader)
+    ends, next_offset = _end_of_known(loader, bases, takes_sealed=takes_sealed)
     while len(bases) > len(loader.segments):
         number = len(loader.segments)
         base_offset = bases[number]
         entry = entries.get(base_offset)
         if (
             takes_sealed
-            and entry is not None
-            and entry.state is SegmentState.SEALED
             and number + 1 < len(bases)
-            and loader.kinds[base_offset] >= _INDEX_KINDS
+            and entry is not None
+            and _is_whole(loader, entry)
         ):
             segment = loader.known_segment(entry)
             loader.segments.append(segment)
@@ -107,6 +100,33 @@ def _takes_sealed(loader: Loader) -> bool:
         and not loader.is_mirror
         and loader.topic_partition not in context.compacted
     )
+
+
+def _is_whole(loader: Loader, entry: TableEntry) -> bool:
+    """Whether a segment is sealed and has its indexes."""
+    return entry.state is SegmentState.SEALED and loader.kinds[entry.base_offset] >= INDEX_KINDS
+
+
+def _end_of_known(
+    loader: Loader, bases: Sequence[int], *, takes_sealed: bool
+) -> tuple[Positions, int]:
+    """Take the first segments of the log that were preloaded; return where the next one begins.
+
+    Its positions, and its base offset; -1 if that is not known.
+    """
+    if loader.table is None or not bases:
+        return Positions(), -1
+    if bases[0] not in loader.entries:
+        # Segments before it are lost, and their positions were shown; or they were removed: then
+        # it is durable.
+        is_durable = bases[0] <= max(loader.recovery_point(bases[0]), loader.start_offset)
+        return loader.shown, bases[0] if is_durable else -1
+    if takes_sealed:
+        limit = loader.table.known_below
+        loader.segments += loader.preloaded.first_segments(bases, loader.kinds, limit)
+    if not loader.segments:
+        return Positions(), -1
+    return loader.segments[-1].ends, loader.segments[-1].next_offset
 
 
 def _end_before_hole(loader: Loader, segment: Segment, following: Sequence[int]) -> None:
@@ -180,7 +200,7 @@ def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: 
         return False
     if entry.state is SegmentState.SEALED and loader.ends_at_recovery_point(entry):
         return False
-    if not loader.kinds[entry.base_offset] >= _INDEX_KINDS:
+    if not loader.kinds[entry.base_offset] >= INDEX_KINDS:
         return False
     # A broker may have appended to the segment that was active, and compacted the others.
     is_closed = entry.state is SegmentState.CLOSED

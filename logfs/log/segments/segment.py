@@ -39,6 +39,8 @@ KAFKA_FILE_KINDS = (
     FileKind.TXN_INDEX,
 )
 SEGMENT_FILE_KINDS = (*KAFKA_FILE_KINDS, FileKind.TEXT_INDEX)
+INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
+"""The indexes that every segment has."""
 
 
 class SegmentFiles:

@@ -56,7 +56,7 @@ from logfs.disk.vfs import DISK_FULL, LARGER_FILE_BYTES, Disk, File
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
-from logfs.types import Positions
+from logfs.types import MAX_OFFSET, Positions
 
 VERSION = 1
 _MAGIC = b"LFST"
@@ -186,12 +186,14 @@ class DecodedTable(NamedTuple):
         state: What they say.
         end: Where the last valid entry ends.
         is_damaged: Some entries are invalid.
+        known_below: Entries of smaller base offsets are as in the file that was known before.
     """
 
     data: bytes
     state: TableState
     end: int
     is_damaged: bool
+    known_below: int = 0
 
 
 def decode_table(data: bytes, known: DecodedTable | None = None) -> DecodedTable:
@@ -206,8 +208,10 @@ def decode_table(data: bytes, known: DecodedTable | None = None) -> DecodedTable
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
     """
     whole = max(len(data) - _HEADER.size, 0) // ENTRY_BYTES * ENTRY_BYTES + _HEADER.size
+    known_below = MAX_OFFSET + 1
     if known is None or not data.startswith(known.data):
         known = DecodedTable(data[: _HEADER.size], TableState(), _HEADER.size, is_damaged=False)
+        known_below = 0
     state, end, is_damaged = known.state, known.end, known.is_damaged
     for position, entry in _decode_entries(data, len(known.data)):
         if entry is None:
@@ -215,7 +219,8 @@ def decode_table(data: bytes, known: DecodedTable | None = None) -> DecodedTable
         else:
             end = position + ENTRY_BYTES
             state.note(entry)
-    return DecodedTable(data[:whole], state, end, is_damaged)
+            known_below = min(known_below, entry.base_offset)
+    return DecodedTable(data[:whole], state, end, is_damaged, known_below)
 
 
 def decode_entries(data: bytes, position: int) -> list[TableEntry]:
@@ -262,7 +267,14 @@ def _decode_body(body: bytes) -> TableEntry:
 
 
 class SegmentTable:
-    """The open table file of one partition. One owner; only ``sync`` may overlap other calls."""
+    """The open table file of one partition. One owner; only ``sync`` may overlap other calls.
+
+    Attributes:
+        generation: See the header.
+        state: What the entries say.
+        is_damaged: Some entries were invalid when it was loaded.
+        known_below: When it was loaded; see ``DecodedTable``.
+    """
 
     def __init__(
         self, disk: Disk, directory: str, generation: bytes, state: TableState | None = None
@@ -272,6 +284,7 @@ class SegmentTable:
         self.generation = generation
         self.state = state or TableState()
         self.is_damaged = False
+        self.known_below = 0
         self._file: File | None = None
         self._end = 0
         self._has_rest = True
@@ -307,6 +320,7 @@ class SegmentTable:
         decoded = decode_table(data, known)
         table = cls(disk, directory, generation, decoded.state)
         table._end, table.is_damaged = decoded.end, decoded.is_damaged
+        table.known_below = decoded.known_below
         return table
 
     @property
