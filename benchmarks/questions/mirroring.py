@@ -1,19 +1,29 @@
 """How fast is a mirror of a topic of a broker, beside kcat, and how fast is its append alone."""
 
+import os
 import shutil
+import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
+from confluent_kafka import Producer
+
 from benchmarks import peers
 from benchmarks.data import LINE_BYTES
-from benchmarks.results import Row, Samples, at_least, compare, rates
-from benchmarks.runner import Bench, alternate, python_command, settle
+from benchmarks.mirrormaker import cpu_per_record_s
+from benchmarks.mounts import mount_logfs
+from benchmarks.results import Row, Samples, at_least, at_most, compare, hold, rates
+from benchmarks.runner import Bench, alternate, percentile, python_command, settle
 from logfs.library.owner import opened_store
 from logfs.machine.host import system_clock
+from tests.kafka.client import Client
+from tests.processes import wait_until
 
 _TOPIC = "lines"
+_PAUSE_S = 0.02
 _PIECE_BYTES = 4 << 20
 """What a fetch answer brings, about."""
 
@@ -58,6 +68,69 @@ def mirror(bench: Bench) -> Iterator[Row]:
         Samples("kcat", "MB/s", tuple(len(stored) / 1e6 / cpu for _, cpu in kcat)),
     )
     yield _append_row(bench, stored)
+    yield _latency_row(bench, broker)
+    yield _mirrormaker_row(bench, broker, [cpu / (size // LINE_BYTES) for _, cpu in logfs])
+
+
+def _mirrormaker_row(bench: Bench, broker: peers.MeasuredBroker, ours_s: Sequence[float]) -> Row:
+    """Hold the processor time of a record against that of MirrorMaker 2, its start left out."""
+    records = bench.scaled(1_000_000, 300_000)
+    peers.create_topic(broker, "copied")
+    peers.produce(broker, "copied", records, LINE_BYTES)
+    client = Client(broker.bootstrap)
+    theirs_s = cpu_per_record_s(bench.directory, broker, client, "copied", records)
+    return compare(
+        "mirror",
+        "records a second of processor time",
+        at_least(20, "x MirrorMaker 2"),
+        Samples("logfs", "records/s", tuple(1 / seconds for seconds in ours_s)),
+        Samples("MirrorMaker 2", "records/s", (1 / theirs_s,)),
+    )
+
+
+def _latency_row(bench: Bench, broker: peers.MeasuredBroker) -> Row:
+    """One record at a time: from the broker's acknowledgement until a read of .follow returns."""
+    count, topic = bench.scaled(300, 100), "seen"
+    peers.create_topic(broker, topic)
+    point = mount_logfs(bench, bench.directory / "mounted").point
+    mirror = python_command(
+        "logfs", "mirror", point, topic, "--from", f"kafka://{broker.bootstrap}"
+    )
+    seen_s: list[float] = []
+    acked_s: list[float] = []
+    with subprocess.Popen(mirror) as process:
+        path = point / topic / "0"
+        wait_until(path.exists, "the topic is mirrored")
+        descriptor = os.open(f"{path}@latest.follow", os.O_RDONLY)
+
+        def read() -> None:
+            while len(seen_s) < count and (text := os.read(descriptor, 1 << 16)):
+                seen_s.extend([time.monotonic()] * text.count(b"\n"))
+
+        reading = threading.Thread(target=read, daemon=True)
+        reading.start()
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": "0"})
+        for number in range(count):
+            producer.produce(
+                topic,
+                b"line %d" % number,
+                partition=0,
+                on_delivery=lambda *_: acked_s.append(time.monotonic()),
+            )
+            producer.flush()
+            time.sleep(_PAUSE_S)
+        reading.join(60)
+        os.close(descriptor)
+        process.terminate()
+    if len(seen_s) != count:
+        raise RuntimeError(f"{len(seen_s)} lines were seen, expected {count}")
+    delays_ms = [1000 * (seen - acked) for seen, acked in zip(seen_s, acked_s, strict=True)]
+    return hold(
+        "mirror",
+        "from a broker's acknowledgement until a read of .follow returns, p50",
+        at_most(20, "ms"),
+        Samples("logfs", "ms", (percentile(delays_ms, 0.5),)),
+    )
 
 
 def _append_row(bench: Bench, stored: bytes) -> Row:
