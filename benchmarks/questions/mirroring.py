@@ -96,32 +96,12 @@ def _latency_row(bench: Bench, broker: peers.MeasuredBroker) -> Row:
     mirror = python_command(
         "logfs", "mirror", point, topic, "--from", f"kafka://{broker.bootstrap}"
     )
-    seen_s: list[float] = []
-    acked_s: list[float] = []
-    with subprocess.Popen(mirror) as process:
-        path = point / topic / "0"
-        wait_until(path.exists, "the topic is mirrored")
-        descriptor = os.open(f"{path}@latest.follow", os.O_RDONLY)
-
-        def read() -> None:
-            while len(seen_s) < count and (text := os.read(descriptor, 1 << 16)):
-                seen_s.extend([time.monotonic()] * text.count(b"\n"))
-
-        reading = threading.Thread(target=read, daemon=True)
-        reading.start()
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": "0"})
-        for number in range(count):
-            producer.produce(
-                topic,
-                b"line %d" % number,
-                partition=0,
-                on_delivery=lambda *_: acked_s.append(time.monotonic()),
-            )
-            producer.flush()
-            time.sleep(_PAUSE_S)
-        reading.join(60)
-        os.close(descriptor)
+    process = subprocess.Popen(mirror)
+    try:
+        seen_s, acked_s = _seen_and_acknowledged(broker, topic, point / topic / "0", count)
+    finally:
         process.terminate()
+        process.wait()
     if len(seen_s) != count:
         raise RuntimeError(f"{len(seen_s)} lines were seen, expected {count}")
     delays_ms = [1000 * (seen - acked) for seen, acked in zip(seen_s, acked_s, strict=True)]
@@ -131,6 +111,36 @@ def _latency_row(bench: Bench, broker: peers.MeasuredBroker) -> Row:
         at_most(20, "ms"),
         Samples("logfs", "ms", (percentile(delays_ms, 0.5),)),
     )
+
+
+def _seen_and_acknowledged(
+    broker: peers.MeasuredBroker, topic: str, path: Path, count: int
+) -> tuple[list[float], list[float]]:
+    """Produce records; returns when a read of .follow had each, and when it was acknowledged."""
+    seen_s: list[float] = []
+    acked_s: list[float] = []
+    wait_until(path.exists, "the topic is mirrored")
+    descriptor = os.open(f"{path}@latest.follow", os.O_RDONLY)
+
+    def read() -> None:
+        while len(seen_s) < count and (text := os.read(descriptor, 1 << 16)):
+            seen_s.extend([time.monotonic()] * text.count(b"\n"))
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": "0"})
+    for number in range(count):
+        producer.produce(
+            topic,
+            b"line %d" % number,
+            partition=0,
+            on_delivery=lambda *_: acked_s.append(time.monotonic()),
+        )
+        producer.flush()
+        time.sleep(_PAUSE_S)
+    reading.join(60)
+    os.close(descriptor)
+    return seen_s, acked_s
 
 
 def _append_row(bench: Bench, stored: bytes) -> Row:
