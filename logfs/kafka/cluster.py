@@ -16,15 +16,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-from kafka.protocol.consumer import (
+from kafka.protocol.consumer.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
+from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
 from logfs.errors import ClusterUnreachableError
 from logfs.kafka.settings import Address, ClientSettings
@@ -239,6 +237,11 @@ class Cluster:
         Raises:
             ClusterUnreachableError, ClusterRefusedError, BrokerError (29: no right to see them).
         """
+        from kafka.protocol.admin.configs import (  # a forward does not need them
+            DescribeConfigsRequest,
+            DescribeConfigsResponse,
+        )
+
         kind = DescribeConfigsRequest.DescribeConfigsResource
         request = DescribeConfigsRequest(
             resources=[
@@ -262,6 +265,11 @@ class Cluster:
         Raises:
             ClusterUnreachableError, ClusterRefusedError, BrokerError (14 and others are retriable).
         """
+        from kafka.protocol.producer.transaction import (  # a mirror does not need them
+            InitProducerIdRequest,
+            InitProducerIdResponse,
+        )
+
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer.fetch import FetchRequest
 
 from logfs.errors import BrokerError, ClusterRefusedError, ClusterUnreachableError, LogfsError
 from logfs.kafka.cluster import NO_ID, Cluster

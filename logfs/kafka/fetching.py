@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer.fetch import FetchRequest
 
 OLDEST_VERSION = 4
 NEWEST_VERSION = 17

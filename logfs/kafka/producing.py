@@ -15,8 +15,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeProducersResponse
-from kafka.protocol.consumer import FetchRequest
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.consumer.fetch import FetchRequest
+from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 
 from logfs.errors import BrokerError
 from logfs.kafka.fetching import (

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from importlib import metadata
 
 _INSTALLED = "/opt/logfs/"
 """Where ``make install`` makes an environment for each version."""
@@ -25,6 +24,8 @@ def how_to_add(extra: str) -> str:
 
 def _needs(extra: str) -> list[str]:
     """Return what an extra requires, without what marks it as such."""
+    from importlib import metadata  # it takes long to load
+
     try:
         lines = metadata.requires("logfs") or []
     except metadata.PackageNotFoundError:
