@@ -65,7 +65,7 @@ def main(
             raise click.BadParameter(f"expected one of {', '.join(questions)}, not {name!r}")
     if is_recorded and names:
         raise click.UsageError("--record keeps whole runs: leave ROW out")
-    # As installations have it, also where the environment keeps Python from doing so.
+    # Installations have bytecode. Here PYTHONDONTWRITEBYTECODE may keep Python from writing it.
     compileall.compile_dir(str(ROOT / "logfs"), quiet=1)
     wanted = {name: questions[name] for name in dict.fromkeys(names or questions)}
     run = _measure(wanted, directory or _default_directory(), is_beside_peers, quick)
