@@ -188,6 +188,10 @@ class MirrorError(LogfsError):
     """A change of a mirror that only its source may make, or that does not fit the source."""
 
 
+class QuotaExceededError(LogfsError):
+    """More than a topic or a user may have: a quota of the topic, or a limit of the mount."""
+
+
 class LogOfflineError(LogfsError):
     """An earlier write or fsync failed, or the partition could not be loaded."""
 

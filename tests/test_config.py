@@ -168,6 +168,15 @@ TOPIC_ROWS = [
         ("producer", "ZSTD", ""),
         ("logfs.sealed.compression.type",),
     ),
+    whole("logfs.quota.bytes", "long", -1, -1, "logfs.quota.bytes"),
+    Row(
+        "logfs.quota.producer.byte.rate",
+        "long",
+        "-1",
+        ("-1", "1", "9223372036854775807"),
+        ("0", "-2", "9223372036854775808", "x"),
+        ("logfs.quota.producer.byte.rate",),
+    ),
 ]
 
 STORE_ROWS = [

@@ -84,7 +84,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
 """Package, or name in one -> the layers that know it."""
 
 LOG_FLOORS = (
-    {"names", "counters", "options"},
+    {"names", "counters", "options", "quotas"},
     # Small files.
     {
         "attributes",

@@ -9,6 +9,7 @@ from logfs.log.lines.pipelined import append_file, append_file_by_key
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.machine.host import system_clock
+from logfs.machine.throttling import Throttled
 from logfs.records.compression import Buffer
 
 FLUSH_AHEAD_BYTES = 64 << 20
@@ -67,6 +68,7 @@ class StoreAppender:
         return True
 
     def _upkept(self, done: Lines) -> Lines:
+        Throttled(self._logs[0]).wait()
         self._unflushed += done.accepted
         if self._upkeep is None or self._upkeep.done():
             is_due = self._unflushed >= self._flush_ahead_bytes

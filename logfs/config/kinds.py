@@ -76,9 +76,9 @@ def int_kind(
     return Whole("int", lower, upper, or_minus_one)
 
 
-def long_kind(lower: int = -MAX_LONG - 1) -> Whole:
+def long_kind(lower: int = -MAX_LONG - 1, *, or_minus_one: bool = False) -> Whole:
     """Return Kafka's type LONG with a lower bound."""
-    return Whole("long", lower, MAX_LONG)
+    return Whole("long", lower, MAX_LONG, or_minus_one)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,6 +290,20 @@ class TopicConfig(Settings):
         "uncompressed: they stay as they are",
         broker=("logfs.sealed.compression.type",),
     )
+    logfs_quota_bytes: int = setting(
+        long_kind(-1),
+        -1,
+        "bytes that the logs of all partitions together may have; an append beyond them is "
+        "refused, with EDQUOT; -1: no quota",
+        broker=("logfs.quota.bytes",),
+    )
+    logfs_quota_producer_byte_rate: int = setting(
+        long_kind(1, or_minus_one=True),
+        -1,
+        "bytes a second that are appended to all partitions together; an append beyond them "
+        "returns later; -1: no quota",
+        broker=("logfs.quota.producer.byte.rate",),
+    )
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)
     base: "TopicConfig | None" = field(default=None, compare=False, repr=False)
@@ -381,6 +395,11 @@ class TopicConfig(Settings):
         """Age at which local files of tiered segments go; negative: no limit."""
         local = self.local_retention_ms
         return self.retention_ms if local == AS_RETENTION else local
+
+    @cached_property  # asked for by every append
+    def has_quota(self) -> bool:
+        """Whether the bytes of the topic, or its appends, have a quota."""
+        return self.logfs_quota_bytes >= 0 or self.logfs_quota_producer_byte_rate > 0
 
     @property
     def is_expiring(self) -> bool:

@@ -154,11 +154,13 @@ class AppendCommands:
         return encode_lines(done)
 
     async def _finish(self, partition: MountedPartition, *, is_durable: bool) -> None:
-        log = partition.log
+        log, files = partition.log.writable, self._operations.files
+        mark = log.throttle_mark
         if is_durable:
-            await self._operations.files.fsyncs.flush(partition)
+            await files.fsyncs.flush(partition)
         if log.maintenance_due:
             self._operations.tasks.want_maintenance(partition)
+        await files.throttling.wait(log, mark)
 
     async def _partitions(self, topic: str) -> list[MountedPartition]:
         found = [self._operations.tree.partition(topic, n) for n in self._store.partitions(topic)]

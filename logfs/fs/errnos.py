@@ -39,10 +39,6 @@ class NoSuchAttributeError(LogfsError):
     """No extended attribute has this name."""
 
 
-class QuotaExceededError(LogfsError):
-    """A user asks for more than the mount lets users have; see ``quotas``."""
-
-
 class TooManyOpenFilesError(LogfsError):
     """A user has as many files of the mount open as the mount lets users have; see ``quotas``."""
 
@@ -101,6 +97,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.HeldError: errno.EBUSY,
     errors.ReadOnlyError: errno.EROFS,
     errors.MirrorError: errno.EROFS,
+    errors.QuotaExceededError: errno.EDQUOT,
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,
     errors.DataLossError: errno.ESTALE,
@@ -122,7 +119,6 @@ ERRNOS: dict[type[LogfsError], int] = {
     StaleError: errno.ESTALE,
     NoSuchAttributeError: errno.ENODATA,
     ForeignAttributeError: errno.ENOTSUP,
-    QuotaExceededError: errno.EDQUOT,
     TooManyOpenFilesError: errno.EMFILE,
     errors.MountError: errno.EBUSY,
     errors.BackupError: errno.EINVAL,
@@ -145,7 +141,7 @@ _WORTH_A_LINE = (
     errors.RecordTooLargeError,
     errors.UnparsableLineError,
     errors.UnsupportedFormatError,
-    QuotaExceededError,
+    errors.QuotaExceededError,
     TooManyOpenFilesError,
 )
 """Errors that are logged too: the errno alone does not explain them."""

@@ -333,6 +333,11 @@ class FileHandle:
         return writer.native
 
     @property
+    def has_rate(self) -> bool:
+        """Whether the topic has a quota for the rate of appends."""
+        return self._log.config.logfs_quota_producer_byte_rate > 0
+
+    @property
     def may_be_served(self) -> bool:
         """Whether the native thread may apply writes."""
         return not (self.syncs or self.has_long_line)

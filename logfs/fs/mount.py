@@ -456,6 +456,7 @@ async def _handle_signals(
             operations.index_wait.end()
             operations.follow_reads.end()
             operations.store_waits.end()
+            operations.files.throttling.end()
             pyfuse3.terminate()
 
 

@@ -37,6 +37,7 @@ from logfs.fs.nodes import (
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
+from logfs.fs.throttling import Throttling
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
 from logfs.log.lines.notes import NO_SLOT
@@ -81,6 +82,7 @@ class OpenFiles:
         buffers: The buffers of all readers.
         fsyncs: The flushes that are running.
         native: Which files the native thread serves.
+        throttling: The writers that wait for the quotas of their topics.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -119,6 +121,7 @@ class OpenFiles:
         self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
         self.native = NativeWrites(hooks)
+        self.throttling = Throttling(tasks.follow_reads.interrupts)
 
     def open_files(self) -> list[FileHandle]:
         """Return all open files. Any thread."""
@@ -357,7 +360,7 @@ class OpenFiles:
         partition = file.partition
         if file.is_served and partition.log.writable.exclusive().take_slow():
             partition.executor.note_slow()
-        if file.syncs or file.has_long_line or not partition.executor.is_free:
+        if file.syncs or file.has_long_line or file.has_rate or not partition.executor.is_free:
             return None
         accepted = partition.executor.run(file.append, data, self._now_ms(), slot)
         file.note_write()
@@ -370,6 +373,15 @@ class OpenFiles:
     async def write(self, number: int, data: bytes, slot: int = NO_SLOT) -> int:
         """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
         file = self._files[number]
+        if not file.has_rate:
+            return await self._write(file, data, slot)
+        log = file.partition.log.writable
+        with self.throttling.writer() as ended:
+            accepted = await self._write(file, data, slot)
+            await self.throttling.wait(log, log.throttle_mark, ended)
+        return accepted
+
+    async def _write(self, file: FileHandle, data: bytes, slot: int) -> int:
         partition = file.partition
         if file.has_long_line:
             partition.executor.expect_long()

@@ -13,12 +13,14 @@ import os
 from collections import Counter
 
 from logfs.config import TOPIC_KEYS
-from logfs.fs.errnos import QuotaExceededError, TooManyOpenFilesError
+from logfs.errors import QuotaExceededError
+from logfs.fs.errnos import RefusedError, TooManyOpenFilesError
 from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
 from logfs.log.following.store import AnyStore
 
 _MESSAGE_BYTES = "max.message.bytes"
+_QUOTA_KEYS = "logfs.quota."
 
 
 class Quotas:
@@ -67,14 +69,19 @@ class Quotas:
                 f"user_max_partitions allows {limit}, 'logfs topic create' and 'alter' more"
             )
 
-    def check_setting(self, caller: int, topic: str, key: str, text: str) -> None:
-        """Refuse a setting of a topic.
+    def check_setting(self, caller: int, topic: str, key: str, text: str | None) -> None:
+        """Refuse a setting of a topic; None resets it.
 
         Raises:
             QuotaExceededError: It is larger than the caller may set.
+            RefusedError: It is a quota, which only users without limits may set.
             InvalidConfigError: The value is not valid.
         """
-        if key != _MESSAGE_BYTES or caller in self._unlimited:
+        if caller in self._unlimited:
+            return
+        if key.startswith(_QUOTA_KEYS):
+            raise RefusedError(f"topic {topic}: only root and the user of the daemon set {key}")
+        if key != _MESSAGE_BYTES or text is None:
             return
         limit, value = self._options.user_max_message_bytes, TOPIC_KEYS[key].parse(text)
         if isinstance(value, int) and value > limit:

@@ -89,8 +89,7 @@ def change_attribute(
         raise InvalidConfigError(f"{name!r}={value!r} is not text") from None
     if text is None and key not in store.topic_properties(node.name):
         raise NoSuchAttributeError(f"{key} is not set")
-    if text is not None:
-        quotas.check_setting(caller, node.name, key, text)
+    quotas.check_setting(caller, node.name, key, text)
     known = store.config_warnings(node.name)
     store.writable.alter_topic(node.name, {key: text})
     for warning in store.config_warnings(node.name):

@@ -23,6 +23,7 @@ from logfs.log.store import LogStore
 from logfs.log.writing.producerbatches import Appended
 from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import current_host, system_clock
+from logfs.machine.throttling import Throttled
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
@@ -79,10 +80,12 @@ class Writer:
             OSError: The disk failed, or ENOSPC: some records, but not all, may have been appended.
             LogfsError: See ``PartitionLog.append_records``.
         """
+        throttled: list[Throttled] = []
 
         def do(store: LogStore) -> Appended:
             log = store.partition(*topic_partition)
             done = log.append_records(records, self._now_ms(), producer)
+            throttled.append(Throttled(log))
             self._finish(log, is_durable=is_durable)
             return done
 
@@ -93,6 +96,8 @@ class Writer:
             if producer is not None
             else lambda mounted: mounted.append(topic_partition, records, is_durable=is_durable),
         )
+        for each in throttled:
+            each.wait()
         missing = len(records) - (done.last_offset - done.base_offset + 1)
         if missing:
             raise OSError(

@@ -16,6 +16,7 @@ from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.groups.table import GroupTable
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
+from logfs.log.quotas import TopicUsages
 from logfs.log.reading.address import PartitionAddress
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.segment import OpenSegments
@@ -59,6 +60,7 @@ class Catalog(Generic[LogT]):
         self._opened = opened
         self._changes = threading.RLock()
         self._topics: dict[str, dict[int, LogT]] = {}
+        self._usages = TopicUsages(self._local_bytes)
         self.groups = GroupTable(
             lambda: sorted(self._topics.get(OFFSETS_TOPIC, ())),
             lambda number: self.partition(OFFSETS_TOPIC, number),
@@ -130,6 +132,9 @@ class Catalog(Generic[LogT]):
         """How many sealed segments are kept open."""
         return len(self._opened)
 
+    def _local_bytes(self, topic: str) -> int:
+        return sum(log.local_bytes for log in list(self._topics.get(topic, {}).values()))
+
     def _partitions(self, topic: str) -> dict[int, LogT]:
         partitions = self._topics.get(topic)
         if not partitions:
@@ -157,4 +162,5 @@ class Catalog(Generic[LogT]):
             read_only=self.read_only,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
             compacted=frozenset[TopicPartition](compacted),
+            usages=self._usages,
         )

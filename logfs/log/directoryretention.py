@@ -108,7 +108,7 @@ def usage(store: Catalog[PartitionLog], leaving_bytes: int = 0) -> Usage | None:
         OSError: The disk does not tell how much is free.
     """
     config, logs = store.config, store.all_partitions()
-    used = sum(_local_bytes(log) for log in logs)
+    used = sum(log.local_bytes for log in logs)
     found = []
     if config.log_retention_total_bytes >= 0:
         found.append(Usage(Rule.TOTAL, used, config.log_retention_total_bytes))
@@ -139,7 +139,7 @@ def segments_of(store: Catalog[PartitionLog]) -> list[tuple[PartitionLog, LogSeg
         for number in store.partitions(topic):
             log = store.partition(topic, number)
             segments = tuple(_old_segments(log)) if is_ours and _may_delete(log) else ()
-            found.append((log, LogSegments(topic, _local_bytes(log), segments)))
+            found.append((log, LogSegments(topic, log.local_bytes, segments)))
     return found
 
 
@@ -220,17 +220,6 @@ def _release_files(log: PartitionLog) -> None:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-
-
-def _local_bytes(log: PartitionLog) -> int:
-    snapshot, tier = log.snapshot, log.tier
-    if tier is None:
-        return snapshot.size_bytes
-    return sum(
-        snapshot.end_of(number)[2]
-        for number, segment in enumerate(snapshot.segments)
-        if segment.base_offset not in tier.entries or segment.base_offset in tier.local
-    )
 
 
 def _may_delete(log: PartitionLog) -> bool:

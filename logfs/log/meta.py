@@ -62,6 +62,7 @@ def partition_meta(
         **_remote(log),
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
         **({} if log.mirror_meta is None else {"mirror": log.mirror_meta}),
+        **({} if log.quota_meta is None else {"quota": log.quota_meta}),
         **_forward(log),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],

@@ -4,7 +4,7 @@ No log is scanned: offsets, positions and sizes come from the segment table, tim
 look-ups in the time index.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.overlay import is_stored
@@ -63,6 +63,7 @@ class TopicOverview(NamedTuple):
         has_config: It has a configuration of its own; one that a broker made has none, and is
             never trimmed or compacted. None: not known.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
+        quota: What ``.meta`` shows of its quotas; None: it has none.
     """
 
     topic: str
@@ -71,6 +72,7 @@ class TopicOverview(NamedTuple):
     partition_count: int
     partitions: list[PartitionOverview]
     expired: Sequence[str] = ()
+    quota: Mapping[str, int | float] | None = None
 
 
 def topic_overview(
@@ -93,6 +95,7 @@ def topic_overview(
         len(numbers),
         [partition_overview(log, now_ms, since_ms) for log in logs],
         [text for log in logs if has_config for text in _expired(log, now_ms)],
+        logs[0].quota_meta if logs else None,
     )
 
 

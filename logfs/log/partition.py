@@ -82,6 +82,7 @@ class PartitionLog(ReadableLog):
         self.take_offline = state.take_offline
         self.offline_on_failure = state.offline_on_failure
         self.adopt_waiting = state.adopt_waiting
+        self.admit = state.admit
 
     def flush(self) -> None:
         """Return once everything appended before the call is durable; see ``Flusher.flush``."""
@@ -202,6 +203,52 @@ class PartitionLog(ReadableLog):
         """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
         with self.state.lock:
             return self.state.producers.next_sequence(producer_id)
+
+    # Quotas
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of the ``.log`` files on this disk; without the segments that only a store has."""
+        snapshot, tier = self.snapshot, self.tier
+        if tier is None:
+            return snapshot.size_bytes
+        return sum(
+            snapshot.end_of(number)[2]
+            for number, segment in enumerate(snapshot.segments)
+            if segment.base_offset not in tier.entries or segment.base_offset in tier.local
+        )
+
+    @property
+    def throttle_mark(self) -> int:
+        """The mark of a request that was applied just now, for ``throttle_s``."""
+        return self.state.usage.spent_bytes
+
+    def throttle_s(self, mark: int) -> float:
+        """Return how many seconds the writer of a request still has to wait.
+
+        A writer that has waited is counted with ``note_throttled``.
+        """
+        rate = self.config.logfs_quota_producer_byte_rate
+        return self.state.usage.wait_s(mark, rate, self.state.host.clock_s()) if rate > 0 else 0.0
+
+    def note_throttled(self, seconds: float) -> None:
+        """Count an append whose writer had to wait."""
+        self.state.usage.note_wait(seconds)
+
+    @property
+    def quota_meta(self) -> dict[str, int | float] | None:
+        """What ``.meta`` shows of the quotas of the topic; None: it has none."""
+        config, usage = self.config, self.state.usage
+        if not config.has_quota:
+            return None
+        return {
+            "bytes": config.logfs_quota_bytes,
+            "used_bytes": usage.used_bytes(),
+            "producer_byte_rate": config.logfs_quota_producer_byte_rate,
+            "refused": usage.refused,
+            "throttled": usage.throttled,
+            "throttled_seconds": round(usage.throttled_s, 3),
+        }
 
     # Durability
 

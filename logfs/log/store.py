@@ -172,8 +172,7 @@ class LogStore(Catalog[PartitionLog]):
                 topic_id = new_topic_id(self._host)
                 if mirror is not None and mirror.topic_id:
                     topic_id = names.parse_topic_id(mirror.topic_id)
-                numbers = range(partitions)
-                self._add_partitions(name, numbers, topic_id, config, now_ms, mirror)
+                self._add_partitions(name, range(partitions), topic_id, config, now_ms, mirror)
             except OSError:
                 with contextlib.suppress(OSError):
                     self.attributes.forget(name)
@@ -566,6 +565,7 @@ class LogStore(Catalog[PartitionLog]):
         ``create_partitions`` removes them for a new topic of that name.
         """
         steps: tuple[Callable[[], None], ...] = (
+            lambda: self._usages.forget(name),
             lambda: self.disk.sync_directory(""),
             lambda: self.attributes.forget(name),
             lambda: forget_cleaner_offsets(self.disk, gone),

@@ -9,6 +9,7 @@
     holder       the process that keeps a mount while its daemon restarts
     packages     how to install the packages of an extra
     terminal     whether the controlling terminal is still there
+    throttling   waits of writers whose topic has a quota for the rate of appends
 
 Code that needs these takes them as arguments; programs get them here.
 """

@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from logfs.client import Daemon
-from logfs.fs.metrics import forwards, groups, mirrors, remote
+from logfs.fs.metrics import forwards, groups, mirrors, remote, topicquotas
 from tests.mounting import COMMAND, ROOT, Mount, logfs, opened_store, run, wait_until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
@@ -329,6 +329,7 @@ def test_queries_of_the_examples_name_metrics_that_exist(mount: Mount, tmp_path:
         | mirrors.NAMES
         | forwards.NAMES
         | groups.NAMES
+        | topicquotas.NAMES
         | {
             "logfs_mirror_errors_total",
             "logfs_mirror_lag_seconds",

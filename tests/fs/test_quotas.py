@@ -93,3 +93,17 @@ async def test_how_many_files_a_user_has_open(limited: World) -> None:
     others += [await limited.open("orders/0") for _ in range(9)]
     for handle in [*handles, *others]:
         await limited.close(handle)
+
+
+async def test_only_users_without_limits_set_the_quotas_of_topics(limited: World) -> None:
+    become(limited, ALICE)
+    topic = await limited.mkdir("orders")
+    for key in (b"user.logfs.logfs.quota.bytes", b"user.logfs.logfs.quota.producer.byte.rate"):
+        call = limited.operations.setxattr(topic.st_ino, key, b"1000000000", limited.user)
+        assert await refused(call) == errno.EPERM
+    become(limited, 0)
+    await limited.operations.setxattr(topic.st_ino, key, b"1000", limited.user)
+    become(limited, ALICE)
+    assert await refused(limited.operations.removexattr(topic.st_ino, key, limited.user)) == (
+        errno.EPERM
+    )

@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.mounting import Mount, logfs, output, run
+from tests.processes import wait_until
 from tests.semantics.programs import (
     APPEND,
     append,
@@ -333,6 +336,43 @@ def test_settings_that_are_wrong(topic: Path) -> None:
     assert shown == b"86400000"
     output("setfattr", "-x", "user.logfs.retention.ms", topic)
     assert errno_of(os.removexattr, topic, "user.logfs.retention.ms") == errno.ENODATA
+
+
+def test_a_topic_has_no_more_than_its_quota(topic: Path) -> None:
+    """A write beyond the quota of a topic (`logfs.quota.bytes`) is EDQUOT, and appends nothing."""
+    configure(topic, logfs_quota_bytes=1000)
+    append(topic / "0", b"x" * 500 + b"\n")
+    assert errno_of(append, topic / "0", b"y" * 500 + b"\n") == errno.EDQUOT
+    assert (topic / "0").read_bytes() == b"x" * 500 + b"\n"
+    append(topic / "0", b"y\n")
+    assert meta(topic / "0")["quota"]["refused"] == 1
+
+
+def test_a_write_that_exceeds_the_rate_returns_later(topic: Path) -> None:
+    """A write to a topic that exceeds its rate (`logfs.quota.producer.byte.rate`) is appended, and
+    returns later.
+    """
+    configure(topic, logfs_quota_producer_byte_rate=1)
+    script = f"echo {'x' * 1000} >> {topic}/0; echo late"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as writer:
+        wait_until(lambda: (topic / "0").stat().st_size == 1001, "readers see the line")
+        assert writer.stdout is not None
+        assert not select.select([writer.stdout], [], [], 0)[0]
+        configure(topic, logfs_quota_producer_byte_rate=1_000_000)
+        assert writer.stdout.read() == b"late\n"
+        assert writer.wait() == 0
+    facts = meta(topic / "0")["quota"]
+    assert facts["throttled"] == 1
+
+
+def test_a_writer_that_waits_for_the_rate_can_be_killed(topic: Path) -> None:
+    """A signal ends the wait for the rate, and the write has succeeded."""
+    configure(topic, logfs_quota_producer_byte_rate=1)
+    with subprocess.Popen(["sh", "-c", f"echo {'x' * 1000} >> {topic}/0"]) as writer:
+        wait_until(lambda: (topic / "0").stat().st_size == 1001, "the line is there")
+        writer.kill()
+        assert writer.wait() == -signal.SIGKILL
+    assert (topic / "0").stat().st_size == 1001
 
 
 def test_ls_shows_every_record_once(topic: Path) -> None:

@@ -358,6 +358,25 @@ def _note_of_unseen(
     ]
 
 
+def _notes_of_quotas(topic: "TopicOverview") -> list[str]:
+    """Return how much of its quotas a topic uses, and what came of it."""
+    facts, notes = topic.quota, []
+    if facts is None:
+        return []
+    if facts["bytes"] >= 0:
+        used, limit = int(facts["used_bytes"]), int(facts["bytes"])
+        share = f"{tables.format_bytes(used)} of {tables.format_bytes(limit)}"
+        refused = int(facts["refused"])
+        text = f", {tables.counted(refused, 'append')} refused" if refused else ""
+        notes.append(f"{topic.topic} has a quota: {share} used{text}")
+    if facts["producer_byte_rate"] > 0:
+        rate, waits = int(facts["producer_byte_rate"]), int(facts["throttled"])
+        waited = f", for {format_duration(facts['throttled_seconds'])} in all"
+        text = f"; {tables.counted(waits, 'append')} had to wait{waited}" if waits else ""
+        notes.append(f"{topic.topic} takes {tables.format_bytes(rate)} a second{text}")
+    return notes
+
+
 def _notes_of_groups(found: "Status") -> list[str]:
     """Return what consumer groups have not read yet."""
     lags: dict[tuple[str, str], list[GroupLag]] = {}
@@ -402,6 +421,7 @@ def _notes(found: "Status") -> list[str]:
     for topic in found.topics:
         notes += _notes_of_mirror(topic)
         notes += _notes_of_forwards(topic)
+        notes += _notes_of_quotas(topic)
         unknown = sum(map(_is_unknown, topic.partitions))
         if unknown:
             count = tables.counted(unknown, "partition")

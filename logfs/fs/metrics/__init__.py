@@ -6,6 +6,7 @@
     exposition   the Prometheus text; the only module that imports prometheus_client
     endpoint     the HTTP server
     remote       the metrics of tiered storage
+    topicquotas  the metrics of topics with quotas
     listener     its socket, from start to stop; see the mount option ``metrics``
 
 Nothing is collected before a client asks. It is read from the parts of the mount then, in the

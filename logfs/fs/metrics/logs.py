@@ -7,7 +7,7 @@ Names follow Kafka's, whose metrics the texts name: ``kafka.log:type=Log,name=Si
 from collections.abc import Callable, Iterator, Sequence
 
 from logfs.errors import LogfsError
-from logfs.fs.metrics import forwards, mirrors, remote
+from logfs.fs.metrics import forwards, mirrors, remote, topicquotas
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.losses import EXPIRED, KINDS, Loss
@@ -188,6 +188,8 @@ def families(logs: Sequence[ReadableLog], *, by_topic: bool = True) -> Iterator[
     yield from _deleted(topics)
     yield from _losses(topics)
     yield from remote.families(topics)
+    if by_topic:
+        yield from topicquotas.families(topics)
 
 
 def totals(logs: Sequence[ReadableLog], retired: LogCounters) -> Iterator[Family]:

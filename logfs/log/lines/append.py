@@ -131,6 +131,8 @@ class EncodedWriter:
         log, notes = self._log, self._notes
         with log.exclusive():
             log.adopt_waiting()
+            if log.config.has_quota:
+                log.admit(sum(len(batch.data) for batch in batches))
             if notes is not None:
                 notes.begin_append(log, self.records)
             base_offset = log.log_end_offset

@@ -55,7 +55,7 @@ def append_file(
     limit = log.encode_options().max_batch_bytes
     # Records are longer than lines: usual ones make one batch, and not a second one of the rest.
     size = max(_MIN_PIECE_BYTES, min(_MAX_PIECE_BYTES, limit * 7 // 8))
-    end = position + STEP_BYTES
+    end = position + _step_bytes(log, STEP_BYTES, size)
     writer = EncodedWriter(log, form, now_ms, notes)
     skipped = _lines_bytes(descriptor, position, writer.records)
     writer.note_skipped(skipped)
@@ -80,8 +80,15 @@ def append_file_by_key(  # noqa: PLR0913, PLR0917 - as ``append_lines``
     notes: AppendNotes | None = None,
 ) -> Lines:
     """Do the same with all partitions of a topic; see ``append_by_key``."""
-    lines = lines_at(descriptor, position, bytearray(SPREAD_BYTES))
+    step = _step_bytes(logs[0], SPREAD_BYTES, _MAX_PIECE_BYTES)
+    lines = lines_at(descriptor, position, bytearray(step))
     return append_by_key(logs, lines, form, unkeyed, now_ms, notes)
+
+
+def _step_bytes(log: PartitionLog, usual: int, least: int) -> int:
+    """Return how much is appended at once: where the topic has a rate, what a second allows."""
+    rate = log.config.logfs_quota_producer_byte_rate
+    return min(usual, max(rate, least)) if rate > 0 else usual
 
 
 def append_pieces(

@@ -206,6 +206,8 @@ class LineWriter:
         encoded = self._encode(b"" if file is None else file.line(), data, stop, now_ms)
         if not encoded.batches:
             return 0, encoded.refusal
+        if self._state.config.has_quota:
+            self._state.admit(sum(len(batch.data) for batch in encoded.batches))
         try:
             if file is None:
                 appended = self._log.append(encoded.batches, now_ms)
@@ -239,6 +241,8 @@ class LineWriter:
     def _keep(self, data: bytes) -> None:
         log, file = self._log, self._unfinished
         log.check_appendable()
+        if log.config.has_quota:
+            log.admit(len(data))
         options = log.encode_options()
         length = len(data) + self.unfinished
         if not unfinished_fits(self._view, length, options):

@@ -14,6 +14,7 @@ from logfs.log.lines.writer import LineWriter
 from logfs.log.loading.preloading import Preloaded, PreloadedPartition
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind, log_bases
+from logfs.log.quotas import TopicUsages
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentTable, TableEntry
@@ -47,6 +48,7 @@ class LoadContext:
         leftovers: Receives the names of unfinished lines and staged files in each directory.
         configs: The configurations that loading has made, by the settings of the topics.
         preloaded: What was read before the last owner stopped; None: nothing.
+        usages: The use of the quotas of topics.
     """
 
     disk: Disk
@@ -69,6 +71,7 @@ class LoadContext:
     leftovers: dict[TopicPartition, list[str]] = field(default_factory=dict)
     configs: dict[frozenset[tuple[str, str]], TopicConfig] = field(default_factory=dict)
     preloaded: Preloaded | None = None
+    usages: TopicUsages = field(default_factory=TopicUsages)
 
     def take_preloaded(self, directory: str) -> PreloadedPartition:
         """Return what was read of a partition before; nothing the second time."""

@@ -138,6 +138,7 @@ def _load(
         unsynced_indexes=loader.unsynced_indexes,
         tier=loader.tier,
         remote=remote_status(context.disk),
+        usage=context.usages.of(loader.topic_partition.topic),
     )
 
 

@@ -142,6 +142,8 @@ def _intend(
             )
         for file in files:
             check_staged(store.disk, file)  # an intent must not name missing files
+        if log.config.has_quota:
+            log.admit(sum(file.size_bytes for file in files))
         log.flush()  # a recovery must not truncate below the end in the intent
         sequence = log.next_sequence(producer_id_of(query))
         end_offset = log.log_end_offset

@@ -166,11 +166,21 @@ class ReadableLog(abc.ABC):
         """Return the CRC of the batch that was appended at an offset; see ``lookup``."""
         return lookup.batch_crc_at(self.state.snapshot, offset)
 
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of the ``.log`` files on this disk."""
+        return self.state.snapshot.size_bytes
+
     # Following another writer: by default there is none
 
     @property
     def mirror_meta(self) -> dict[str, object] | None:
         """What ``.meta`` shows of the source that it is a mirror of; None: it is no mirror."""
+        return None
+
+    @property
+    def quota_meta(self) -> Mapping[str, int | float] | None:
+        """What ``.meta`` shows of the quotas of the topic; None: it has none, or they rest."""
         return None
 
     @property

@@ -106,6 +106,7 @@ class Appender:
             ValueError: There are no records, or the producer's numbers are out of range.
             RecordTooLargeError, UnparsableLineError: A record, or the batch of a producer, is
                 refused; nothing was appended.
+            QuotaExceededError: They do not fit the quota of the topic; nothing was appended.
             EarlierRecordsError: The producer ``keeps_order``: call ``flush`` and try again.
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError: The producer's
                 batch is refused; see ``logfs.log.producers.state``.
@@ -125,6 +126,8 @@ class Appender:
                 raise whole.refusal
             if not whole.batches:
                 raise ValueError("there are no records to append")
+            if state.config.has_quota:
+                state.admit(sum(len(batch.data) for batch in whole.batches))
             done = self.append(whole.batches, now_ms)
             return Appended(base_offset, whole.batches[done - 1].last_offset)
 
@@ -152,6 +155,8 @@ class Appender:
                 return self.append_produced(
                     batches[0], produced, now_ms, keeps_order=producer.keeps_order
                 )
+            if state.config.has_quota:
+                state.admit(sum(len(batch.data) for batch in batches))
             done = self.append(batches, now_ms)
             return Appended(base_offset, batches[done - 1].last_offset)
 
@@ -234,6 +239,8 @@ class Appender:
                 if written is not None:
                     return Appended(written.first_offset, written.last_offset, True)
             state.producers.check(produced)
+            if state.config.has_quota and produced.control == DATA and not keeps_order:
+                state.admit(len(batch.data))  # else a job's, which was let in as a whole
             begin = active.ends
             try:
                 active.append(batch)
@@ -319,6 +326,7 @@ class Appender:
                 and state.deferred is None
                 and not state.line_files.void
                 and state.config.flush_messages == _NEVER
+                and not state.config.has_quota
                 and _are_plain(state.options)
             ):
                 low = state.reservation.low
@@ -446,7 +454,11 @@ class Appender:
         counters.records += batches[done - 1].last_offset - batches[0].base_offset + 1
         for batch in batches if done == len(batches) else batches[:done]:
             counters.bytes_in += len(batch.data)
-        counters.append_s.observe(self._clock_s() - started_s)
+        now_s, rate = self._clock_s(), self._state.config.logfs_quota_producer_byte_rate
+        counters.append_s.observe(now_s - started_s)
+        if rate > 0:
+            size_bytes = sum(len(batch.data) for batch in batches[:done])
+            self._state.usage.spend(size_bytes, rate, now_s)
 
     def write_failed(self, active: ActiveSegment, error: OSError) -> None:
         """Cut what a failed write may have left, or take the log offline."""

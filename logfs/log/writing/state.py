@@ -26,6 +26,7 @@ from logfs.log.host import Host, cache_mark
 from logfs.log.mirrorfile import MirrorFacts, MirrorSource
 from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
+from logfs.log.quotas import TopicUsage
 from logfs.log.reading.readable import ReadableState
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.status import RemoteStatus
@@ -144,6 +145,7 @@ class PartitionState(_WrittenState, ReadableState):
         remote: What was done to copy them; None without an object store.
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
         mirror_facts: What the process that mirrors it says of it; None: nothing yet.
+        usage: The use of the quotas of the topic.
         lock, end: See above.
         options: How records for this topic become batches.
     """
@@ -164,6 +166,7 @@ class PartitionState(_WrittenState, ReadableState):
     adopt_lines: Callable[[list[str]], None] | None = None
     tier: TieredPartition | None = None
     remote: RemoteStatus | None = None
+    usage: TopicUsage = field(default_factory=TopicUsage)
     lock: PartitionLock = field(init=False)
     end: NativeEnd | None = field(init=False, default=None)
     _counters: LogCounters = field(init=False)
@@ -192,6 +195,12 @@ class PartitionState(_WrittenState, ReadableState):
         with self.lock:
             self.config = config
             self.options = encode_options(config, self.epochs.latest)
+
+    def admit(self, size_bytes: int) -> None:
+        """Let a new request append so many bytes of batches; raise QuotaExceededError if not."""
+        limit = self.config.logfs_quota_bytes
+        if limit >= 0:
+            self.usage.admit(self.topic_partition.topic, size_bytes, limit)
 
     def check_writable(self) -> None:
         """Raise the error that an append would meet before it touches the disk.

@@ -1,0 +1,74 @@
+"""Writers that wait because their topic appends faster than its quota, without pyfuse3.
+
+Their records are in the log already, and readers see them: only the reply waits, as Kafka's does.
+A signal ends the wait, and the write has succeeded. So does the end of the mount. Another daemon
+that takes over finds the note of the write, and replies at once.
+
+The kernel lets one write to a file at a time through. So the other writers of a partition wait for
+the one that is throttled, and those of other partitions of the topic wait for their own turn.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
+from logfs.fs.interrupts import InterruptWatch
+from logfs.log.partition import PartitionLog
+
+_STEP_S = 1.0
+"""The quota is looked at again after so long: it may have been changed."""
+
+
+class Throttling:
+    """The waits of a mount. Event loop only.
+
+    Args:
+        interrupts: Reports signals for programs that wait.
+    """
+
+    def __init__(self, interrupts: InterruptWatch) -> None:
+        self._interrupts = interrupts
+        self._waits: set[trio.Event] = set()
+        self._is_over = False
+
+    @contextmanager
+    def writer(self) -> Iterator[trio.Event]:
+        """Let a signal end the wait of the request whose handler has just begun.
+
+        Returns:
+            What ``wait`` needs.
+        """
+        with self._interrupts.watched() as ended:
+            self._waits.add(ended)
+            try:
+                yield ended
+            finally:
+                self._waits.remove(ended)
+
+    async def wait(self, log: PartitionLog, mark: int, ended: trio.Event | None = None) -> None:
+        """Return once the rate of a topic allows it.
+
+        Args:
+            log: The partition.
+            mark: Its ``throttle_mark`` after the append.
+            ended: Ends the wait when it is set.
+        """
+        waited_s = 0.0
+        while not self._is_over and (left_s := log.throttle_s(mark)) > 0:
+            step_s = min(left_s, _STEP_S)
+            waited_s += step_s
+            if ended is None:
+                await trio.sleep(step_s)
+                continue
+            with trio.move_on_after(step_s):
+                await ended.wait()
+                break
+        if waited_s:
+            log.note_throttled(waited_s)
+
+    def end(self) -> None:
+        """End all waits: the mount stops."""
+        self._is_over = True
+        for ended in self._waits:
+            ended.set()

@@ -1,0 +1,130 @@
+"""What the partitions of one topic have and append together, for the quotas of the topic.
+
+    logfs.quota.bytes                bytes of the .log files of all partitions on this disk
+    logfs.quota.producer.byte.rate   bytes of batches a second that are appended to all of them
+
+A request is refused as a whole if the topic would have more bytes with it; what was deleted makes
+room at once. Nothing is refused that was accepted before: an unfinished line becomes a record, and
+the batch of a job that was begun is completed. Mirrors have what their source has.
+
+For the rate the topic has an allowance of ``BURST_S`` seconds. A request that uses more is applied
+and takes the topic into debt. Its writer waits until the debt up to its own bytes is paid, as Kafka
+throttles a client. The wait is the business of the caller, which has a clock.
+
+Source: Kafka's client quotas (``producer_byte_rate``), ClientQuotaManager, TokenBucket.
+"""
+
+import threading
+from collections.abc import Callable
+
+from logfs.errors import QuotaExceededError
+
+BURST_S = 1.0
+"""How many seconds of the rate may be appended at once after a pause."""
+
+
+def _nothing() -> int:
+    return 0
+
+
+class TopicUsage:
+    """The use of the quotas of one topic. Any thread.
+
+    Args:
+        measure: Returns the bytes that all partitions have.
+
+    Attributes:
+        refused: Requests that were refused.
+        throttled: Appends whose writers had to wait.
+        throttled_s: Seconds that they had to wait, together.
+        spent_bytes: Bytes that were appended while the topic had a rate.
+    """
+
+    def __init__(self, measure: Callable[[], int] = _nothing) -> None:
+        self.used_bytes = measure
+        self.refused = 0
+        self.throttled = 0
+        self.throttled_s = 0.0
+        self.spent_bytes = 0
+        self._lock = threading.Lock()
+        self._admitted_bytes = 0
+        self._known_bytes: int | None = None
+        self._debt_bytes = 0.0
+        self._debt_at_s = 0.0
+
+    def admit(self, topic: str, size_bytes: int, limit: int) -> None:
+        """Let a request append so many bytes.
+
+        All partitions are measured only when the bytes admitted since the last time may have
+        reached the limit. So requests to several partitions at one moment may exceed it, each by
+        its own size.
+
+        Raises:
+            QuotaExceededError: The topic would have more than the limit.
+        """
+        with self._lock:
+            known = self._known_bytes
+            if known is None or known + self._admitted_bytes + size_bytes > limit:
+                known = self._known_bytes = self.used_bytes()
+                self._admitted_bytes = 0
+                if known + size_bytes > limit:
+                    self.refused += 1
+                    raise QuotaExceededError(
+                        f"topic {topic}: no room in its quota (it has {known} bytes; "
+                        f"logfs.quota.bytes={limit}). 'logfs trim' makes room; retention.bytes "
+                        "and retention.ms keep it; 'logfs topic alter' sets another quota"
+                    )
+            self._admitted_bytes += size_bytes
+
+    def spend(self, size_bytes: int, rate: int, now_s: float) -> None:
+        """Note bytes that were appended."""
+        with self._lock:
+            self._pay(rate, now_s)
+            self._debt_bytes += size_bytes
+            self.spent_bytes += size_bytes
+
+    def wait_s(self, mark: int, rate: int, now_s: float) -> float:
+        """Return how long a writer still has to wait; 0 if it has not.
+
+        Args:
+            mark: ``spent_bytes`` after its request.
+            rate: The rate of the topic; bytes a second.
+            now_s: The clock.
+        """
+        with self._lock:
+            self._pay(rate, now_s)
+            return max((self._debt_bytes - (self.spent_bytes - mark)) / rate, 0.0)
+
+    def note_wait(self, seconds: float) -> None:
+        """Count an append whose writer had to wait."""
+        with self._lock:
+            self.throttled += 1
+            self.throttled_s += seconds
+
+    def _pay(self, rate: int, now_s: float) -> None:
+        paid = (now_s - self._debt_at_s) * rate
+        self._debt_bytes = max(self._debt_bytes - paid, -BURST_S * rate)
+        self._debt_at_s = now_s
+
+
+class TopicUsages:
+    """The use of the quotas of all topics of a store, by name.
+
+    Args:
+        measure: Returns the bytes that the partitions of a topic have.
+    """
+
+    def __init__(self, measure: Callable[[str], int] = lambda _topic: 0) -> None:
+        self._measure = measure
+        self._usages: dict[str, TopicUsage] = {}
+
+    def of(self, topic: str) -> TopicUsage:
+        """Return the use of a topic; partitions that are loaded again get the same one."""
+        usage = self._usages.get(topic)
+        if usage is None:
+            usage = self._usages.setdefault(topic, TopicUsage(lambda: self._measure(topic)))
+        return usage
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that was deleted."""
+        self._usages.pop(topic, None)
