@@ -25,7 +25,7 @@ KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall dist deb clean
+.PHONY: help demo test test-fast test-long check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -55,6 +55,9 @@ check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 format: $(VENV)/.installed ## format, and mend what lint can mend
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+docs: $(VENV)/.installed ## the documents as a site, build/docs/site/index.html, with all links checked
+	@$(PYTHON) -m docs
 
 # SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
 fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600

@@ -20,7 +20,7 @@ SKIPPED = (
 )
 """Prefixes of paths that are not searched: these rules themselves, and data."""
 
-TREES = ("logfs", "pyspark_logfs", "tests", "benchmarks", "examples", "systemd", ".ci")
+TREES = ("logfs", "pyspark_logfs", "tests", "benchmarks", "docs", "examples", "systemd", ".ci")
 """Directories that are searched, and the files next to them."""
 
 

@@ -37,6 +37,13 @@ _WIDTH = 78
 _HELP = ["-h", "--help"]
 _SEE = ("logfs(1)", "logfs-address(7)", "logfs.toml(5)", "mount.logfs(8)", "systemd.service(5)")
 _ADDRESS = "The names in a mount: TOPIC/PARTITION[@FROM[..TO]][.VIEW]"
+_ADDRESSES = (
+    "grep ERROR /mnt/logs/app/0@-15m",
+    "less /mnt/logs/app/0@2026-11-20T10:00..2026-11-20T11:00",
+    "cat /mnt/logs/orders/0@offset=-100.jsonl",
+    "cat /mnt/logs/orders/0@latest.follow",
+    "logfs cat /var/lib/logfs/orders/0@2026-11-20..2026-11-21.tsv",
+)
 _FILES = (
     Item("/etc/logfs/NAME.toml", "What logfs@NAME.service mounts where; see logfs.toml(5)."),
     Item(
@@ -123,7 +130,8 @@ def _subcommands(group: click.Group, context: click.Context) -> Iterator[Block]:
     for name, command in _commands_in(group, context):
         inner = click.Context(command, context, info_name=name)
         usage = " ".join(command.collect_usage_pieces(inner))
-        yield Heading(f"{inner.command_path} {usage}", is_inner=True)
+        yield Heading(inner.command_path, is_inner=True)
+        yield Synopsis(inner.command_path, usage)
         yield from _text(command.help or "")
         yield from _options(command, inner)
 
@@ -148,6 +156,8 @@ def _file_page() -> Page:
 
 def _address_page() -> Page:
     blocks: list[Block] = [
+        Heading("Synopsis"),
+        Synopsis("MOUNTPOINT/TOPIC/PARTITION[@FROM[..TO]][.VIEW]", ""),
         Heading("Description"),
         Paragraph(
             (
@@ -159,6 +169,7 @@ def _address_page() -> Page:
     for title, rows in (("Selectors", SELECTOR_TABLE), ("Views", VIEW_TABLE)):
         blocks.append(Heading(title))
         blocks += [Item(example or "(none)", meaning) for example, meaning in rows]
+    blocks += [Heading("Examples"), Verbatim(_ADDRESSES)]
     return Page("logfs-address", 7, _ADDRESS, tuple(blocks), _see_but("logfs-address(7)"))
 
 

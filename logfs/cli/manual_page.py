@@ -90,7 +90,7 @@ def _lines_of(block: Block) -> Iterator[str]:
             yield f".SS {_escape(text)}" if is_inner else f".SH {text.upper()}"
         case Synopsis(command, usage):
             yield f".B {_escape(command)}"
-            yield _escape(usage)
+            yield from _escaped([usage] if usage else [])
         case Paragraph(lines):
             yield ".PP"
             yield from _escaped(lines)

@@ -114,7 +114,7 @@ class Partition(Closeable):
         """Append records in as few batches as possible, many times faster than one by one.
 
         Args:
-            records: Any number of values, ``NewRecord``s, or ``Record``s that were read (their
+            records: Any number of values, ``NewRecord`` or ``Record`` objects that were read (their
                 offsets are ignored). They are appended in parts of 8192 records or 8 MiB.
             durable: Return when the records are durable.
 
