@@ -29,13 +29,28 @@ from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
 from logfs.log import names
 from logfs.log.meta import format_meta, partition_meta
-from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
+from logfs.log.reading.address import (
+    SEGMENTS_NAME,
+    PartitionAddress,
+    Suffix,
+    names_topic_range,
+    parse_partition_name,
+    parse_topic_range,
+)
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.merging import MergedFile, MergedPart
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import Resolved, fixed_now, resolve, resolve_segment
+from logfs.log.reading.resolve import (
+    VIEWS,
+    Resolved,
+    fixed_now,
+    resolve,
+    resolve_records,
+    resolve_segment,
+)
 from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
-from logfs.types import IsolationLevel, TopicPartition, View
+from logfs.types import IsolationLevel, View
 
 PIECE_BYTES = 4 << 20
 """The largest piece. Threads wait less with large pieces; small ones stay in the processor's cache
@@ -183,6 +198,9 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> st
     if len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
         _copy_raw(place, out, level)
         return None
+    if place.address and names_topic_range(place.address[0]):
+        _copy_range(place, out, level, zone)
+        return None
     return _copy_partition(place, out, level, zone)
 
 
@@ -215,6 +233,9 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     """Return why a mount refuses an address, which says more than its errno."""
     topic, name, *more = *address, "", ""
     try:
+        if names_topic_range(topic):
+            topic = parse_topic_range(topic, UTC).topic
+            return None if Path(point, topic).exists() else no_topic(topic)
         if not Path(point, topic).exists():
             return no_topic(topic)
         number = parse_partition_name(name, UTC).partition  # the zone of dates does not matter here
@@ -253,7 +274,7 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
     if any(more):
         raise _no_directory(topic, name)
     address = parse_partition_name(name, zone)
-    log = _load(place.root, TopicPartition(topic, address.partition))
+    (log,) = _load(place.root, topic, address.partition)
     if address.uses_groups:
         from logfs.library.groups import Groups  # only here: it takes long to import
 
@@ -279,13 +300,35 @@ def _resolve(
     return resolve(log, address, system_clock().now_ms(), level)
 
 
+def _copy_range(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
+    """Copy a range of a topic, all partitions merged by time."""
+    name, *more = place.address
+    found = parse_topic_range(name, zone)
+    if more:
+        raise UnknownNameError(f"a range of a topic is a file: nothing lies below {name}")
+    logs, now_ms = _load(place.root, found.topic), system_clock().now_ms()
+    with ExitStack() as stack:
+        groups = None
+        if found.in_partition(0).uses_groups:
+            from logfs.library.groups import Groups  # only here: it takes long to import
+
+            groups = stack.enter_context(Groups(place))
+        parts = []
+        for log in logs:
+            address = found.in_partition(log.topic_partition.partition)
+            if groups is not None:
+                address = address.without_groups(partial(groups.position_in, log))
+            parts.append(MergedPart(*resolve_records(log, address, now_ms, level)))
+    copy_file(MergedFile(parts, VIEWS[found.view]), out)
+
+
 def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     """Copy a file of ``.segments``: one of a partition directory, or a segment as text."""
     data, (_, directory, name) = place.root, place.address
     parsed = names.parse_partition_directory(directory)
     if parsed is None or parsed.state is not names.DirectoryState.NONE:
         raise UnknownNameError(f"{directory!r}: expected TOPIC-PARTITION, as orders-0")
-    log = _load(data, TopicPartition(parsed.topic, parsed.partition))
+    (log,) = _load(data, parsed.topic, parsed.partition)
     base, dot, _ = name.partition(_TEXT_SUFFIX)
     if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
         segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
@@ -298,13 +341,16 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     copy_file(RawFile(log.disk, path), out)
 
 
-def _load(data: str, topic_partition: TopicPartition) -> ReadableLog:
+def _load(data: str, topic: str, number: int | None = None) -> list[ReadableLog]:
+    """Return a partition of a topic, or all (None), opened for reading."""
     disk = disk_of(data)
-    store = open_for_reading(disk, chosen(partitions_of(disk), *topic_partition))
-    log = store.partition(*topic_partition)
-    if log.is_unreadable:
-        raise LogOfflineError(f"{topic_partition}: {log.offline}")
-    return log
+    found = chosen(partitions_of(disk), topic, number)
+    store = open_for_reading(disk, found)
+    logs: list[ReadableLog] = [store.partition(*one) for one in found]
+    for log in logs:
+        if log.is_unreadable:
+            raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
+    return logs
 
 
 def _no_file(place: Place) -> UnknownNameError:

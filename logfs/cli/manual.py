@@ -165,6 +165,13 @@ def _address_page() -> Page:
                 "resolved each time it is looked up. Commands take the same names.",
             )
         ),
+        Paragraph(
+            (
+                "TOPIC@FROM[..TO][.VIEW], as orders@-1h.jsonl beside the directory orders, has the",
+                "records of all partitions, merged by time, up to the look-up. Its points are",
+                "times and offsets, its views .tsv and .jsonl.",
+            )
+        ),
     ]
     for title, rows in (("Selectors", SELECTOR_TABLE), ("Views", VIEW_TABLE)):
         blocks.append(Heading(title))

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from logfs.errors import LogfsError
 from logfs.library.mounted_writer import MountedWriter
-from logfs.library.rendering import rendered_batch
 from logfs.library.topics import MountedTopics
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.options import encode_options
+from logfs.log.reading.rendering import rendered_batch
 from logfs.machine.host import system_clock
 from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 from functools import partial
 from itertools import chain, takewhile
 from operator import attrgetter
@@ -35,16 +35,19 @@ from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
 from logfs.library.points import why_empty
-from logfs.library.rendering import rendered
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
     AtOffset,
     Earliest,
     Latest,
+    PartitionAddress,
     Point,
+    names_topic_range,
     parse_partition_name,
+    parse_topic_range,
 )
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.reading.rendering import rendered
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES
 from logfs.machine.host import system_clock
 from logfs.records.record import Record
@@ -296,6 +299,8 @@ class TailPrinter(Closeable):
         *,
         takes_addresses: bool,
     ) -> _Selection:
+        if takes_addresses and len(address) == 1 and names_topic_range(address[0]):
+            address = (parse_topic_range(address[0], UTC).topic,)
         topic, parsed = split_address(address)
         if topic:
             chosen(root.present, topic, None if parsed is None else parsed.partition)
@@ -311,11 +316,17 @@ class TailPrinter(Closeable):
 
     def _address(self, found: _Selection, address: Sequence[str], zone: tzinfo) -> None:
         """Take FROM and TO of a PATH, which begins with the first record without them."""
-        parsed = parse_partition_name(address[1], zone) if len(address) > 1 else None
+        parsed: PartitionAddress | None = None
+        if len(address) > 1:
+            parsed = parse_partition_name(address[1], zone)
+        elif address and names_topic_range(address[0]):
+            parsed = parse_topic_range(address[0], zone).in_partition(0)
+            if parsed.view:
+                found.view = view_of_suffix(parsed.view) or found.view
         if parsed is not None and parsed.start is not None:
             if found.point is not None or found.stop is not None:
                 raise BadSelectorError(
-                    f"{address[1]!r} says where to begin; leave out --since and --until"
+                    f"{address[-1]!r} says where to begin; leave out --since and --until"
                 )
             found.point, found.stop = parsed.start, parsed.end
         found.point = found.point or Earliest()

@@ -18,6 +18,7 @@ from logfs.fs.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    MergedNode,
     MetaNode,
     PlainNode,
     RangeNode,
@@ -30,6 +31,7 @@ from logfs.log.lines.notes import NO_SLOT, WriteNotes
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.merging import MergedFile, MergedPart
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing._end import NativeWriter
@@ -109,9 +111,11 @@ def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
         DeletedError, StaleError: The segments or the file have been deleted since the look-up.
         LogOfflineError: The partition could not be loaded.
     """
+    if not isinstance(node, MetaNode | RawNode):
+        for log in [partition.log for partition in node.partitions]:
+            if log.is_unreadable:
+                raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     log = node.partition.log
-    if log.is_unreadable and not isinstance(node, MetaNode | RawNode):
-        raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     match node:
         case PlainNode():
             level = node.partition.level
@@ -121,6 +125,9 @@ def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
             reader = GrowingFile(node.log, resolved.view, start, node.limit, level, buffers)
         case FixedNode():
             reader = PinnedFile(node.resolved, buffers)
+        case MergedNode():
+            found = map(MergedPart, (part.resolved for part in node.parts), node.offsets)
+            reader = MergedFile(list(found), node.view)
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
@@ -228,6 +235,21 @@ class FileHandle:
     def ends_a_line(self) -> bool:
         """Whether closing it may have to end an unfinished line."""
         return self._writer is not None and self._writer.has_file
+
+    @property
+    def damaged(self) -> MountedPartition:
+        """The partition whose damage the last read has met."""
+        if isinstance(self.reader, MergedFile):
+            for partition in self.node.partitions:
+                if partition.log is self.reader.damaged:
+                    return partition
+        return self.partition
+
+    def count_read(self, size: int) -> None:
+        """Count bytes for the metrics; those of a merged file for the partition with the most."""
+        node = self.node
+        partition = node.largest.partition if isinstance(node, MergedNode) else self.partition
+        partition.log.counters.bytes_out += size
 
     def pass_through(self, passthrough: Passthrough) -> None:
         """Leave reading to the kernel if this is a sealed file and the kernel can."""

@@ -19,7 +19,7 @@ from logfs.disk.remote.waiting import WouldWaitError
 from logfs.fs.errnos import NotIndexedYetError, StaleError
 from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
-from logfs.fs.nodes import Node, PendingNode
+from logfs.fs.nodes import Node, PendingIn, PendingNode, RootNode
 from logfs.fs.rawnodes import RawDirectoryNode
 from logfs.fs.tree import DeferredLookup, Tree
 
@@ -98,7 +98,13 @@ class Lookups:
                 partition,
                 self._tree.ownership,
                 name.decode(),
-                is_raw=isinstance(parent, RawDirectoryNode),
+                directory=_kind_of(parent),
                 now_ms=now_ms,
                 serial=next(self._serials),
             )
+
+
+def _kind_of(directory: Node) -> PendingIn:
+    if isinstance(directory, RawDirectoryNode):
+        return PendingIn.SEGMENTS
+    return PendingIn.ROOT if isinstance(directory, RootNode) else PendingIn.TOPIC

@@ -7,9 +7,10 @@ No pyfuse3, no awaiting. ``attributes`` reads memory only, except for nodes with
 """
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from enum import IntEnum
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
@@ -199,6 +200,11 @@ class FileNode(Node):
         return self._partition
 
     @property
+    def partitions(self) -> Sequence[MountedPartition]:
+        """Return the partitions that it reads."""
+        return (self._partition,)
+
+    @property
     def is_current(self) -> bool:
         """Whether positions still mean what they meant when the node was created."""
         return self._partition.identity == self._identity
@@ -341,6 +347,78 @@ class FixedNode(FileNode):
         return self._mtime_ms
 
 
+class MergedNode(FileNode):
+    """A range of a topic: all partitions merged by time, up to what was there at look-up.
+
+    Its requests run beside those of the first partition.
+
+    Args:
+        parts: The range in each partition, by number; at least one.
+        offsets: The offsets of its records.
+
+    Attributes:
+        parts, offsets: See above.
+        view: The rendering.
+        largest: The part with the most bytes.
+    """
+
+    attr_timeout_s = CACHED_S
+    is_cached = True
+
+    def __init__(
+        self, parts: Sequence[FixedNode], offsets: Sequence[range], ownership: MountOwnership
+    ) -> None:
+        self.parts = tuple(parts)
+        self.offsets = tuple(offsets)
+        self.view = parts[0].resolved.view
+        self.largest = max(parts, key=FixedNode.size)
+        keys = "\n".join(part.key for part in parts)
+        digest = blake2b(keys.encode(), digest_size=16).hexdigest()
+        super().__init__(f"merged {digest}", parts[0].partition, ownership)
+
+    @property
+    def partitions(self) -> Sequence[MountedPartition]:
+        """Return the partitions that it reads."""
+        return [part.partition for part in self.parts]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its segments belong to the logs that are in use."""
+        return all(part.is_current for part in self.parts)
+
+    def attributes(self) -> FileAttributes:
+        """Return the present attributes: readable by users that may read every partition.
+
+        Raises:
+            StaleError: A partition was reloaded, and positions have another meaning.
+        """
+        found = [part.attributes() for part in self.parts]
+        mode, owners = found[0].mode, {(one.uid, one.gid) for one in found}
+        for one in found:
+            mode &= one.mode
+        # Of several owners none may read the records of the others.
+        uid, gid = owners.pop() if len(owners) == 1 else (0, 0)
+        if owners:
+            mode &= ~0o77
+        return FileAttributes(mode, uid, gid, self.size(), self.mtime_ms())
+
+    def size(self) -> int:
+        """Return the bytes of the records in the range."""
+        return sum(part.size() for part in self.parts)
+
+    def mtime_ms(self) -> int:
+        """Return the time of the last append before the look-up."""
+        return max(part.mtime_ms() for part in self.parts)
+
+
+class PendingIn(IntEnum):
+    """Where a name is that cannot be resolved without waiting."""
+
+    TOPIC = 0
+    SEGMENTS = 1
+    ROOT = 2
+
+
 class PendingNode(FileNode):
     """A name that cannot be resolved without waiting; see ``lookups``.
 
@@ -348,7 +426,7 @@ class PendingNode(FileNode):
 
     Attributes:
         name: The name, with its selector.
-        is_raw: It is below ``.segments``.
+        directory: What it is a name in: a topic, ``.segments`` or the root.
         now_ms: The clock at the look-up.
         serial: Differs from that of every other look-up at this time.
     """
@@ -361,13 +439,13 @@ class PendingNode(FileNode):
         ownership: MountOwnership,
         name: str,
         *,
-        is_raw: bool,
+        directory: PendingIn,
         now_ms: int,
         serial: int,
     ) -> None:
-        super().__init__(f"pending {now_ms} {serial} {is_raw} {name}", partition, ownership)
+        super().__init__(f"pending {now_ms} {serial} {directory:d} {name}", partition, ownership)
         self.name = name
-        self.is_raw = is_raw
+        self.directory = directory
         self.now_ms = now_ms
         self.serial = serial
 

@@ -28,6 +28,7 @@ from logfs.fs.nativewrites import NativeWrites
 from logfs.fs.nodes import (
     FileNode,
     FollowNode,
+    MergedNode,
     MetaNode,
     Node,
     PendingNode,
@@ -145,10 +146,11 @@ class OpenFiles:
         partition = node.partition
         if partition.executor.releasing is not None:
             await partition.executor.releasing.wait()
-        await self.reload_if_offline(partition)
+        for one in node.partitions:
+            await self.reload_if_offline(one)
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or reloaded")
-        partition.open_files += node.reads_log
+        _enter(node)
         self._kept.note_deletions(node)
         try:
             if isinstance(node, MetaNode):
@@ -160,7 +162,7 @@ class OpenFiles:
                     FileHandle, node, flags, self._syncs, self.buffers
                 )
         except BaseException:
-            partition.leave(node.reads_log)
+            _leave(node)
             self._tree.lookup_cache.drop(node)
             raise
         file.pass_through(self._passthrough)
@@ -271,12 +273,12 @@ class OpenFiles:
             data = await self._read(file, offset, size)
         except CorruptRecordError as error:
             if not await self._is_changing(file):
-                self._note_corrupt(file.partition, error)
+                self._note_corrupt(file.damaged, error)
                 raise
             await trio.sleep(_NEXT_STEP_S)
             return None
         if file.node.reads_log:
-            file.partition.log.counters.bytes_out += len(data)
+            file.count_read(len(data))
         return data
 
     def _read_what_came(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
@@ -300,7 +302,7 @@ class OpenFiles:
 
         A deletion or replacement is accepted when two looks agree, so this may take a few reads.
         """
-        log = file.log
+        log = file.damaged.log if isinstance(file.node, MergedNode) else file.log
         if not log.is_followed:
             return False
         truncations = log.snapshot.truncations
@@ -433,7 +435,7 @@ class OpenFiles:
         finally:
             if file.is_passed:
                 self._passthrough.release(file.node.ino)
-            file.partition.leave(file.node.reads_log)
+            _leave(file.node)
             self._kept.journal.released(number)
 
     async def _release_lost(self, number: int) -> None:
@@ -441,13 +443,13 @@ class OpenFiles:
         opened = self._kept.journal.files.get(number)
         if opened is None:
             return
-        partition = self._kept.partition_of(opened.ino)
+        partitions = self._kept.partitions_of(opened.ino)
         writer = self.writers.pop(number, None)
         try:
-            if writer is not None and partition is not None:
-                await partition.executor.release(writer.close, self._now_ms())
+            if writer is not None and partitions:
+                await partitions[0].executor.release(writer.close, self._now_ms())
         finally:
-            if partition is not None:
+            for partition in partitions:
                 partition.leave(1)
             if self._passthrough.is_passed(opened.ino):
                 self._passthrough.release(opened.ino)
@@ -545,6 +547,18 @@ def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
         raise CorruptRecordError(
             f"{file.partition.topic_partition}: a read ended at byte {stop} of {file.node.size()}"
         )
+
+
+def _enter(node: FileNode) -> None:
+    """Count an open file for the partitions that it reads."""
+    for partition in node.partitions if node.reads_log else ():
+        partition.open_files += 1
+
+
+def _leave(node: FileNode) -> None:
+    """Count a closed one."""
+    for partition in node.partitions:
+        partition.leave(node.reads_log)
 
 
 def _read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:

@@ -1,6 +1,6 @@
 """The names of the mount: from a name to its node, from a directory to its names.
 
-    /                       topics, ".segments"
+    /                       topics, ".segments", TOPIC@FROM[..TO][.VIEW] (not listed)
     /TOPIC/                 PARTITION[@FROM[..TO]][.VIEW]; only the plain numbers are listed
     /.segments/             TOPIC-PARTITION
     /.segments/DIRECTORY/   raw files, and NNN.txt for every NNN.log (not listed)
@@ -25,9 +25,11 @@ from logfs.fs.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    MergedNode,
     MetaNode,
     MountOwnership,
     Node,
+    PendingIn,
     PendingNode,
     PlainNode,
     RangeNode,
@@ -45,10 +47,13 @@ from logfs.log.reading.address import (
     Latest,
     PartitionAddress,
     Suffix,
+    TopicRange,
+    names_topic_range,
     parse_partition_name,
+    parse_topic_range,
 )
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
+from logfs.log.reading.resolve import Resolved, resolve, resolve_records, resolve_segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.machine.host import Clock
 from logfs.types import IsolationLevel, View
@@ -182,7 +187,9 @@ class Tree:
             if node is not None and node.is_current and self._is_live(node.partition):
                 return node
             text = _decode(name)
-            return self._in_root(text) if parent is self.root else self._in_topic(parent, text)
+            if parent is not self.root:
+                return self._in_topic(parent, text)
+            return self._range(text) if names_topic_range(text) else self._in_root(text)
         text = _decode(name)
         if isinstance(parent, RawDirectoryNode):
             return self._raw_lookup(parent.partition, text)
@@ -286,6 +293,20 @@ class Tree:
         topic.plain[name.encode()] = node
         return node
 
+    def _range(self, name: str, now_ms: int | None = None) -> "DeferredLookup[Node]":
+        """Return the look-up of a range of a topic.
+
+        Args:
+            now_ms: The clock at the look-up; None: now.
+        """
+        found = parse_topic_range(name, self.time_zone)
+        numbers = self._store.partitions(self.topic(found.topic).name)
+        partitions = [self.partition(found.topic, number) for number in numbers]
+        for partition in partitions:
+            partition.note_config()
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        return DeferredLookup(partitions[0], self._merge, (partitions, found, now_ms))
+
     def _in_segments(self, name: str) -> Node:
         parsed = names.parse_partition_directory(name)
         if parsed is None or parsed.state is not names.DirectoryState.NONE:
@@ -296,8 +317,10 @@ class Tree:
     def look_up_again(self, node: PendingNode) -> "DeferredLookup[Node]":
         """Return the look-up of a name that was not resolved when it was found."""
         partition, name = node.partition, node.name
-        if node.is_raw:
+        if node.directory is PendingIn.SEGMENTS:
             return self._raw_lookup(partition, name)
+        if node.directory is PendingIn.ROOT:
+            return self._range(name, node.now_ms)
         args = partition, self.parse(name), name, node.now_ms
         return DeferredLookup(partition, self._resolve, args)
 
@@ -335,6 +358,21 @@ class Tree:
             kind = FollowNode if address.view is Suffix.FOLLOW else RangeNode
             return kind(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
+
+    def _merge(
+        self, partitions: list[MountedPartition], found: TopicRange, now_ms: int
+    ) -> MergedNode:
+        parts, offsets = [], []
+        for partition in partitions:
+            log, address = partition.log, found.in_partition(partition.topic_partition.partition)
+            if log.indexing is not None:
+                raise NotIndexedYetError(log)
+            if address.uses_groups:
+                address = self._without_groups(log, address)
+            resolved, present = resolve_records(log, address, now_ms, self._level)
+            parts.append(FixedNode(partition, resolved, self.ownership))
+            offsets.append(present)
+        return MergedNode(parts, offsets, self.ownership)
 
     def _without_groups(self, log: ReadableLog, address: PartitionAddress) -> PartitionAddress:
         """Look up what groups have committed; raise NotIndexedYetError until that can be read."""

@@ -4,6 +4,7 @@
                      positions, in the view, of the first kept and after the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
+    on a range of a topic   nothing
     on a raw file    inode, its number on the disk; object, the address of the object that has it in
                      the store; is_local, whether it is on the disk of the data directory as well
     on the mount     data, the data directory; pid, the process that serves it; isolation_level;
@@ -22,7 +23,16 @@ from logfs.config import TOPIC_KEYS
 from logfs.disk.remote.overlay import local_part
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
-from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RootNode, TopicNode
+from logfs.fs.nodes import (
+    FileNode,
+    FixedNode,
+    MergedNode,
+    Node,
+    PlainNode,
+    RangeNode,
+    RootNode,
+    TopicNode,
+)
 from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawNode
 from logfs.log.following.store import AnyStore
@@ -125,7 +135,7 @@ def _facts(node: Node) -> Mapping[str, str]:
         return node.facts
     if isinstance(node, RawNode):
         return {"inode": str(node.disk_inode), **_stored_facts(node)}
-    if not isinstance(node, FileNode):
+    if not isinstance(node, FileNode) or isinstance(node, MergedNode):
         return {}
     partition = node.partition
     meta = partition_meta(partition.log, partition.level)

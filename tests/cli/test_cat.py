@@ -63,6 +63,39 @@ def test_cat_prints_an_address(logfs: Call, data: Path, name: str, expected: byt
     assert snapshot(data) == before
 
 
+def test_cat_prints_a_range_of_a_topic(logfs: Call, data: Path) -> None:
+    before = snapshot(data)
+    status, out, errors = logfs("cat", data / "orders@earliest..latest")
+    assert (status, errors) == (0, [])
+    assert sorted(out.splitlines()) == sorted([*LINES.splitlines(), b"v", b"no key"])
+    assert [line for line in out.splitlines(keepends=True) if b"line" in line] == [
+        *LINES.splitlines(keepends=True)
+    ]
+    assert logfs("cat", data / "orders@2000-01-01..2000-01-02") == (0, b"", [])
+    assert logfs("cat", data / "orders@offset=1..offset=2.tsv").out.count(b"\n") == 2
+    found = logfs("cat", "--grep", "line 99", "--no-prefix", data / "orders@offset=-15")
+    assert found == (0, b"".join(b"line %d\n" % n for n in range(990, 1000)), [])
+    assert snapshot(data) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("nothing@-1h", "no topic nothing"),
+        ("orders@-1h/0", "nothing lies below orders@-1h"),
+        ("orders@-1h.meta", ".meta is a view of one partition"),
+        ("orders@byte=0", "a byte is a point of one partition"),
+        ("orders@yesterday", "not a point in a log"),
+    ],
+)
+def test_cat_refuses_what_is_no_range_of_a_topic(
+    logfs: Call, data: Path, name: str, part: str
+) -> None:
+    status, out, (error,) = logfs("cat", data / name)
+    assert (status, out) == (1, b"")
+    assert part in error
+
+
 def test_json_lines(logfs: Call, data: Path) -> None:
     rows = [json.loads(line) for line in logfs("cat", data / "orders/1.jsonl").out.splitlines()]
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [

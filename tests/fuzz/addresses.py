@@ -10,6 +10,7 @@ from logfs.log.reading.address import (
     parse_partition_name,
     parse_point,
     parse_topic_name,
+    parse_topic_range,
 )
 
 _WORDS = (
@@ -29,7 +30,7 @@ def make(chance: Random, corpus: list[bytes]) -> bytes:
 
 
 def check(case: bytes) -> None:
-    """Read a name as that of a partition, of a topic and as a point."""
+    """Read a name as that of a partition, of a topic, of its range and as a point."""
     name = case.decode(errors="surrogateescape")
     try:
         address = parse_partition_name(name, UTC)
@@ -39,6 +40,11 @@ def check(case: bytes) -> None:
         text = format_address(address)
         again = parse_partition_name(text, UTC)
         assert again == address, f"{name!r} is {address}, printed as {text!r} that is {again}"
-    for parse in (lambda: parse_point(name, UTC), lambda: parse_topic_name(name)):
-        with suppress(LogfsError):
-            parse()
+    with suppress(LogfsError):
+        parse_point(name, UTC)
+    with suppress(LogfsError):
+        parse_topic_name(name)
+    with suppress(LogfsError):
+        found = parse_topic_range(f"orders{name}", UTC)
+        text = format_address(found.in_partition(0))
+        assert parse_topic_range(f"orders{text[1:]}", UTC) == found

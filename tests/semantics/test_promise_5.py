@@ -351,3 +351,21 @@ def test_a_long_log_is_one_lookup(mount: Mount) -> None:
             assert read(orders / "0", str(records[n].timestamp_ms)) == text(records[n:])
             assert read(orders / "0", f"byte={7 * n}..byte={7 * n + 7}") == records[n].line
         start_again()
+
+
+def test_a_range_of_a_topic(shared_mount: Mount) -> None:
+    """`TOPIC@FROM[..TO][.VIEW]` beside the topic's directory is a range of all its partitions,
+    merged by time."""
+    topic = shared_mount.point / "merged"
+    topic.mkdir()
+    (topic / "2").touch()
+    records = [Written(FIRST_DAY_MS + n, line) for n, line in enumerate(numbered(0, 300))]
+    for number in range(3):
+        write(topic / str(number), records[number::3])
+    start, stop = FIRST_DAY_MS + 50, FIRST_DAY_MS + 250
+    path = shared_mount.point / f"merged@{start}..{stop}"
+    assert path.read_bytes() == text(records[50:250])
+    assert shared_mount.point.joinpath("merged@earliest.jsonl").read_bytes().count(b"\n") == 300
+    with path.open("rb") as file:
+        file.seek(1000)
+        assert file.read(500) == text(records[50:250])[1000:1500]

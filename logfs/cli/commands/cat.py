@@ -10,7 +10,7 @@ from logfs.cli.parameters import VIEWS, isolation_option
 from logfs.cli.record_query import RecordQuery, query_options
 from logfs.errors import LogfsError
 from logfs.library.places import locate
-from logfs.log.reading.address import SEGMENTS_NAME
+from logfs.log.reading.address import SEGMENTS_NAME, names_topic_range
 
 if TYPE_CHECKING:
     from logfs.types import IsolationLevel
@@ -66,6 +66,9 @@ def cat(
     command reads the files, takes no lock and changes nothing. Data that recovery would remove
     after a crash is not printed.
 
+    PATH may also be DATA/TOPIC@FROM[..TO][.VIEW], the records of all partitions merged by their
+    timestamps, up to what is there now.
+
     PATH may also be DATA/TOPIC, or DATA for all topics that a listing shows. Then, and with any of
     the options but --isolation-level, the records of all PATHs are merged by their timestamps, and
     the files are read also beside a daemon. Records of several partitions start with their
@@ -80,6 +83,7 @@ def cat(
     Examples:
         logfs cat /var/lib/logfs/orders/0
         logfs cat /var/lib/logfs/orders/0@-1h.jsonl
+        logfs cat /var/lib/logfs/orders@-1h.jsonl
         logfs cat --grep refused /var/lib/logfs/orders/0@2026-11-20..2026-11-21
         logfs cat --since yesterday --field level=error --view jsonl /var/lib/logfs
         logfs cat /var/lib/logfs/orders/0@offset=-10.tsv
@@ -114,7 +118,9 @@ def _is_merged(path: str) -> bool:
         address = locate(path).address
     except (LogfsError, OSError):
         return False
-    return not address or (len(address) == 1 and address[0] != SEGMENTS_NAME)
+    if len(address) == 1:
+        return address[0] != SEGMENTS_NAME and not names_topic_range(address[0])
+    return not address
 
 
 def _print_merged(

@@ -9,10 +9,13 @@
     fixed      NAME  PARTITION  IDENTITY  VIEW  START  END  RUNS  SEGMENTS  MTIME  KEY
     file       NAME  PARTITION  IDENTITY  DISK-INODE  FILE
     sealed     NAME  PARTITION  IDENTITY  DISK-INODE  SIZE  MTIME  REWRITES  CACHED  FILE
-    pending    NAME  PARTITION  IDENTITY  RAW  TIME  SERIAL  FILE
+    pending    NAME  PARTITION  IDENTITY  DIRECTORY  TIME  SERIAL  FILE
+    merged     START-STOP  FIXED  START-STOP  FIXED  ...
 
 The fields have tabs between them; NAME is the topic. IDENTITY says which positions these are. A
 fixed name has the positions that it shows (RUNS, as ``0-10,20-30``) and a checksum of its segments.
+A merged one has the offsets and the text of the fixed name of each partition, with the character 30
+between them.
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from logfs.fs.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    MergedNode,
     MetaNode,
     Node,
     PendingNode,
@@ -29,12 +33,16 @@ from logfs.fs.nodes import (
     RangeNode,
     TopicNode,
 )
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log.reading.address import format_point
 from logfs.log.segments.segment import Segment
 from logfs.types import View
 
 TAB = "\t"
+SEPARATOR = "\x1e"
+_MOST_MERGED_BYTES = 256 * 1024
+"""A merged name with a longer text, of a thousand partitions or more, ends with its daemon."""
 
 
 def describe(node: Node) -> str:
@@ -46,12 +54,27 @@ def describe(node: Node) -> str:
         return f"topic\t{node.name}\t{node.topic_id or ''}" if node.parent else ""
     if not isinstance(node, RawDirectoryNode | FileNode):
         return "segments"
-    partition = node.partition
-    topic, number = partition.topic_partition
-    place = f"{topic}\t{number}\t{partition.identity}"
+    if isinstance(node, MergedNode):
+        return _describe_merged(node)
+    place = _place(node.partition)
     if isinstance(node, PendingNode):
-        return f"pending\t{place}\t{node.is_raw:d}\t{node.now_ms}\t{node.serial}\t{node.name}"
+        return f"pending\t{place}\t{node.directory:d}\t{node.now_ms}\t{node.serial}\t{node.name}"
     return _describe_file(node, place) if isinstance(node, FileNode) else f"raw\t{place}"
+
+
+def _place(partition: MountedPartition) -> str:
+    topic, number = partition.topic_partition
+    return f"{topic}\t{number}\t{partition.identity}"
+
+
+def _describe_merged(node: MergedNode) -> str:
+    """Return the text of a merged name; "" for one that would fill the journal."""
+    parts = ["merged"]
+    for part, offsets in zip(node.parts, node.offsets, strict=True):
+        fixed = _describe_fixed(part, _place(part.partition))
+        parts += [f"{offsets.start}-{offsets.stop}", fixed]
+    text = SEPARATOR.join(parts)
+    return text if len(text) <= _MOST_MERGED_BYTES else ""
 
 
 def _describe_file(node: FileNode, place: str) -> str:

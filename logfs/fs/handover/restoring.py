@@ -10,20 +10,23 @@ partition and of each user are open, and how many read from a backing file.
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC
 from typing import cast
 
 from logfs.disk.vfs import FileStat
 from logfs.errors import LogfsError
 from logfs.fs.errnos import StaleError
-from logfs.fs.handover.describing import TAB, describe
+from logfs.fs.handover.describing import SEPARATOR, TAB, describe
 from logfs.fs.handover.journal import Journal, NoJournal
 from logfs.fs.handover.segments import SegmentNotes, look_back
 from logfs.fs.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    MergedNode,
     Node,
+    PendingIn,
     PendingNode,
     RangeNode,
 )
@@ -87,20 +90,23 @@ class KeptNodes:
         """Return the numbers that the kernel may know."""
         return list(self.journal.nodes)
 
-    def partition_of(self, ino: int) -> MountedPartition | None:
-        """Return the partition that an open file of a noted node keeps from being reloaded."""
-        kind, *place = self.journal.nodes.get(ino, "").split(TAB, 4)[:4]
-        if kind not in _READS_LOG:
-            return None
-        try:
-            return _partition(self._tree, *place)
-        except LogfsError:
-            return None  # its files are stale
+    def partitions_of(self, ino: int) -> list[MountedPartition]:
+        """Return the partitions that an open file of a noted node keeps from being reloaded."""
+        texts = self.journal.nodes.get(ino, "").split(SEPARATOR)
+        found = []
+        for text in texts[2::2] if len(texts) > 1 else texts:
+            kind, *place = text.split(TAB, 4)[:4]
+            if kind in _READS_LOG:
+                with suppress(LogfsError):  # its files are stale
+                    found.append(_partition(self._tree, *place))
+        return found
 
     def note_deletions(self, node: Node) -> None:
         """Note which segments of a fixed name are deleted, before it is opened."""
-        if self.journal.is_kept and isinstance(node, FixedNode):
-            log = node.resolved.log
+        if not self.journal.is_kept or not isinstance(node, FixedNode | MergedNode):
+            return
+        for part in node.parts if isinstance(node, MergedNode) else (node,):
+            log = part.resolved.log
             if isinstance(log, PartitionLog):
                 log.note_deleted(SegmentNotes(self.journal, log.directory))
 
@@ -108,7 +114,8 @@ class KeptNodes:
         """Return the open files whose segments must stay readable when they are deleted."""
         nodes = self.journal.nodes
         files = self.journal.files.items()
-        return [fh for fh, file in files if nodes.get(file.ino, "").startswith("fixed" + TAB)]
+        kinds = "fixed" + TAB, "merged" + SEPARATOR
+        return [fh for fh, file in files if nodes.get(file.ino, "").startswith(kinds)]
 
     def take_over(self, journal: Journal, passthrough: Passthrough, quotas: Quotas) -> None:
         """Note in a journal from now on, and count the open files that it has already.
@@ -122,8 +129,7 @@ class KeptNodes:
         passthrough.note = journal.backing
         files = Counter(file.ino for file in journal.files.values())
         for ino, count in files.items():
-            partition = self.partition_of(ino)
-            if partition is not None:
+            for partition in self.partitions_of(ino):
                 partition.open_files += count
         for ino, number in list(journal.backings.items()):
             passthrough.resume(ino, number, files[ino])
@@ -138,6 +144,9 @@ def restore_node(tree: Tree, text: str) -> Node:
     Raises:
         StaleError: The topic or the partition is another one by now, or a segment is gone.
     """
+    kind, *fields = text.split(SEPARATOR)
+    if kind == "merged":
+        return _restore_merged(tree, fields)
     kind, *fields = text.split(TAB)
     try:
         if kind == "segments":
@@ -213,9 +222,19 @@ def _restore_sealed(tree: Tree, partition: MountedPartition, fields: list[str]) 
 
 
 def _restore_pending(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
-    is_raw, now_ms, serial = map(int, fields[:3])
+    directory, now_ms, serial = map(int, fields[:3])
     name, owners = TAB.join(fields[3:]), tree.ownership
-    return PendingNode(partition, owners, name, is_raw=bool(is_raw), now_ms=now_ms, serial=serial)
+    kind = PendingIn(directory)
+    return PendingNode(partition, owners, name, directory=kind, now_ms=now_ms, serial=serial)
+
+
+def _restore_merged(tree: Tree, fields: list[str]) -> MergedNode:
+    parts, offsets = [], []
+    for text, fixed in zip(fields[::2], fields[1::2], strict=True):
+        start, _, stop = text.partition("-")
+        parts.append(cast("FixedNode", restore_node(tree, fixed)))
+        offsets.append(range(int(start), int(stop)))
+    return MergedNode(parts, offsets, tree.ownership)
 
 
 _MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {

@@ -1,6 +1,7 @@
-"""Addresses: what a name below a topic's directory asks for. Pure: no disk, no clock.
+"""Addresses: what a name of a partition or of a topic's range asks for. Pure: no disk, no clock.
 
     PARTITION[@FROM[..TO]][.VIEW]        0   0@-15m   0@2026-11-20..2026-11-21   0@offset=1500.jsonl
+    TOPIC@FROM[..TO][.VIEW]              orders@-1h   orders@2026-11-20..2026-11-21.jsonl
 
 The grammar is here and nowhere else; ``SELECTOR_TABLE`` and ``VIEW_TABLE`` are its rows for
 people, printed by the README and by ``--help``. Parsing is strict, one spelling for one thing, so
@@ -177,6 +178,27 @@ class PartitionAddress:
         return PartitionAddress(self.partition, start, end, self.view)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """What a name beside a topic's directory asks for: a range of all its partitions, merged.
+
+    Attributes:
+        topic: The name of the topic, which may not exist.
+        start: FROM in each partition, inclusive.
+        end: TO in each partition, exclusive; None: the end at the time of look-up.
+        view: Not ``META`` or ``FOLLOW``.
+    """
+
+    topic: str
+    start: Point
+    end: Point | None
+    view: Suffix
+
+    def in_partition(self, number: int) -> PartitionAddress:
+        """Return the same range of one partition."""
+        return PartitionAddress(number, self.start, self.end, self.view)
+
+
 def point_in_log(point: Point, committed: Committed) -> LogPoint:
     """Return a point as the log can look it up: an offset instead of a group."""
     if not isinstance(point, AtGroup):
@@ -209,15 +231,45 @@ def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
     number = re.match(r"0|[1-9][0-9]{0,9}", name)
     if number is None or int(number[0]) > MAX_PARTITION:
         raise _unknown(name)
-    rest = name[number.end() :]
-    view = next((s for s in Suffix if s is not Suffix.TEXT and rest.endswith(s)), Suffix.TEXT)
-    selector = rest.removesuffix(view)
+    selector, view = _split_view(name[number.end() :])
     if not selector:
         return PartitionAddress(int(number[0]), view=view)
     if not selector.startswith("@"):
         raise _unknown(name)
     start, end = _parse_selector(selector[1:], time_zone)
     return PartitionAddress(int(number[0]), start, end, view)
+
+
+def names_topic_range(name: str) -> bool:
+    """Return whether a name beside the topics means a range of one; no topic has an ``@``."""
+    return "@" in name
+
+
+def parse_topic_range(name: str, time_zone: tzinfo) -> TopicRange:
+    """Parse a name beside a topic's directory, ``TOPIC@FROM[..TO][.VIEW]``.
+
+    Args:
+        time_zone: Zone of dates and times that name none.
+
+    Raises:
+        BadSelectorError: The part after the topic does not parse, or has a point ``byte=N``.
+        IllegalTopicNameError: No topic can have the name before the ``@``.
+        UnknownNameError: The view does not go with it.
+    """
+    topic, _, rest = name.partition("@")
+    parse_topic_name(topic)
+    selector, view = _split_view(rest)
+    if view in (Suffix.META, Suffix.FOLLOW):
+        raise UnknownNameError(
+            f"{name!r}: {view} is a view of one partition; expected TOPIC@FROM[..TO], "
+            "TOPIC@FROM[..TO].tsv or TOPIC@FROM[..TO].jsonl"
+        )
+    start, end = _parse_selector(selector, time_zone)
+    if isinstance(start, AtByte) or isinstance(end, AtByte):
+        raise _refusal(
+            "@" + selector, "a byte is a point of one partition; name a time or an offset"
+        )
+    return TopicRange(topic, start, end, view)
 
 
 def parse_point(text: str, time_zone: tzinfo) -> Point:
@@ -294,6 +346,12 @@ def _format_moment(timestamp_ms: int) -> str:
     # A date even where digits would do: people read names, and eight digits do not parse.
     moment = datetime(1970, 1, 1) + timestamp_ms * _MILLISECOND
     return moment.isoformat(timespec="milliseconds" if timestamp_ms % 1000 else "seconds") + "Z"
+
+
+def _split_view(text: str) -> tuple[str, Suffix]:
+    """Return what is before the view at the end of a name, and the view."""
+    view = next((s for s in Suffix if s is not Suffix.TEXT and text.endswith(s)), Suffix.TEXT)
+    return text.removesuffix(view), view
 
 
 def _refusal(text: str, reason: str) -> BadSelectorError:

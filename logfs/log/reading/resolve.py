@@ -12,6 +12,7 @@ moved by it.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from logfs.errors import BadSelectorError
 from logfs.log.reading.aborted import aborted_runs
 from logfs.log.reading.address import (
     Ago,
@@ -24,6 +25,7 @@ from logfs.log.reading.address import (
     PartitionAddress,
     Point,
     Suffix,
+    format_point,
     point_alone,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
@@ -95,6 +97,31 @@ def resolve(
         return Resolved(log, view, start, limit=limit, level=level)
     end = max(start, seen.position(address.end, now_ms, past_corrupt=True))
     return _fixed(log, seen, start, end)
+
+
+def resolve_records(
+    log: ReadableLog,
+    address: PartitionAddress,
+    now_ms: int,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> tuple[Resolved, range]:
+    """Resolve the present records of a range: a fixed name, also where the range has no end.
+
+    Args:
+        address: It has a selector whose points are offsets and times, not bytes and groups.
+
+    Returns:
+        The fixed name, and the offsets of its records; some of those may not be kept.
+
+    Raises:
+        CorruptRecordError: Damage hides the place.
+    """
+    seen = _Seen(log.snapshot, VIEWS[address.view], level)
+    first = seen.offset(address.start or Earliest(), now_ms)
+    last = max(first, seen.offset(address.end or Latest(), now_ms))
+    start = seen.position(AtOffset(first), now_ms)
+    end = max(start, seen.position(AtOffset(last), now_ms, past_corrupt=True))
+    return _fixed(log, seen, start, end), range(first, last)
 
 
 def resolve_segment(
@@ -224,6 +251,23 @@ class _Seen:
             return end
         found = positions_of_offset(self.snapshot, offset, past_corrupt=past_corrupt)
         return min(found[self.view], end)
+
+    def offset(self, point: Point, now_ms: int) -> int:
+        """Return the offset of the first kept record at or after a point; the end if there is none.
+
+        Raises:
+            BadSelectorError: The point is a byte, or the position of a group.
+        """
+        start, end = self.snapshot.start.offset, self._end.offset
+        match point := point_alone(point):
+            case Earliest():
+                return start
+            case Latest():
+                return end
+            case AtByte():
+                raise BadSelectorError(f"{format_point(point)}: expected an offset or a time")
+        found = self._offset(point, now_ms)
+        return end if found is None else min(max(found, start), end)
 
     def _offset(self, point: Moment | Ago | Now | AtOffset, now_ms: int) -> int | None:
         if isinstance(point, AtOffset):

@@ -25,6 +25,8 @@ FILES = {
     "orders/0@earliest..latest": b"zero\none\ntwo\nthree\n",
     "orders/0@offset=3..latest.tsv": b"\\N\tthree\n",
     "orders/0@latest..latest": b"",
+    "orders@offset=1": b"one\ntwo\nthree\n",
+    "orders@earliest..latest.tsv": b"\\N\tzero\n\\N\tone\n\\N\ttwo\n\\N\tthree\n",
     ".segments/orders-0/00000000000000000000.txt": b"zero\none\n",
 }
 RAW = [SEALED, SEALED[:-5] + "2.log", ".segments/orders-0/partition.metadata"]
