@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logfs.cli.sharing import Progress, share_out
-from logfs.disk.posix import PosixDisk
-from logfs.errors import ExportError
+from logfs.errors import ExportError, UndecodableTextError
 from logfs.library.directory import all_partitions
 from logfs.library.mounted_disk import disk_at
 from logfs.machine.disks import is_url
@@ -40,6 +39,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     progress: Progress,
     iceberg: str | None = None,
     *,
+    text: Collection[str] | None = None,
     with_recreated: bool = False,
     min_bytes: int = 0,
 ) -> Exported:
@@ -48,6 +48,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     Args:
         data: A ``reading_root``.
         only: The partitions; None for all but those of topics that begin with ``__``.
+        text: The columns to write as strings; None: those of earlier runs.
         with_recreated: Continue with topics that were deleted and created again.
         min_bytes: See ``Exporter``.
         worker: A Spark session; else how many files at the same time, None for one a core.
@@ -61,33 +62,40 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         from logfs.spark.exporting.iceberg import IcebergTable
         from logfs.spark.exporting.manifest import read_manifest
         from logfs.spark.exporting.ranges import export_range
+        from logfs.spark.exporting.targets import open_target, refuse_inside
     except ImportError as error:
         raise ExportError(
             f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
         ) from error
     table = None if iceberg is None else IcebergTable(iceberg)  # before anything is written
-    target = str(Path(destination).resolve())
-    if not is_url(data) and Path(target).is_relative_to(Path(data).resolve()):
-        raise ExportError(
-            f"{destination} is in the data directory, where no broker starts with a directory that "
-            "it does not know: export to another place"
-        )
-    Path(target).mkdir(parents=True, exist_ok=True)
-    name, write = f"logfs export {data} {target}", partial(export_range, data, target)
+    target = open_target(destination)
+    address = target.address
+    refuse_inside(address, data if is_url(data) else str(Path(data).resolve()))
+    columns = read_manifest(target).settle_text(text)
+    name, write = (
+        f"logfs export {data} {address}",
+        partial(export_range, data, address, text=columns),
+    )
     run = partial(share_out, worker, name, progress, write)
-    exporter = Exporter(data, target, run, with_recreated=with_recreated, min_bytes=min_bytes)
+    exporter = Exporter(
+        data, address, run, text=columns, with_recreated=with_recreated, min_bytes=min_bytes
+    )
     with exporter.owned():
         if only is None:
             found = all_partitions(disk_at(data))
             only = [one for one in found if not one.topic.startswith("__")]
-        written = exporter.export(only)
-        added = 0 if table is None else table.add(target)
+        try:
+            written = exporter.export(only)
+        except UndecodableTextError as error:
+            what = str(error).partition(". ")[0]
+            raise ExportError(f"{what}: export to another place without --text") from error
+        added = 0 if table is None else table.add(address)
     return Exported(
         sum(one.records for one in written),
         sum(len(one.files) for one in written),
         sum(one.size_bytes for one in written),
         added,
-        read_manifest(PosixDisk(target)).ends,
+        read_manifest(target).ends,
         exporter.lost,
         exporter.refused,
     )

@@ -94,6 +94,17 @@ def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
         return disk
 
 
+def open_objects(url: str) -> "ObjectStore":
+    """Return the objects below the URL of a store, as the environment says; sends no request.
+
+    Raises:
+        InvalidConfigError: The URL is none, or its store cannot be used here.
+    """
+    from logfs.disk.remote.s3 import StoreSettings, open_store
+
+    return open_store(url, StoreSettings(os.environ, time.monotonic))
+
+
 def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, RemoteFiles]":
     from logfs.disk.remote.cache import CACHE_BYTES
     from logfs.disk.remote.folder import FolderStore

@@ -128,8 +128,9 @@ def test_what_was_interrupted_is_written_first_and_once(
 ) -> None:
     """Stopped before the range ``stop``, or after its files and before its note."""
     from logfs.spark.exporting.export import Exporter
-    from logfs.spark.exporting.manifest import DONE, ExportRange, Written
+    from logfs.spark.exporting.manifest import ExportRange, Written
     from logfs.spark.exporting.ranges import export_range
+    from logfs.spark.exporting.targets import DONE
 
     out = tmp_path / "out"
     out.mkdir()
@@ -214,8 +215,9 @@ def test_a_machine_without_the_directories_is_told(logs: Logs, tmp_path: Path) -
     """Each range as a machine works on it that has other disks than the driver."""
     from logfs.errors import ExportError
     from logfs.spark.exporting.export import Exporter
-    from logfs.spark.exporting.manifest import DONE, FOLDER, WRITING, ExportRange, Written
+    from logfs.spark.exporting.manifest import ExportRange, Written
     from logfs.spark.exporting.ranges import export_range
+    from logfs.spark.exporting.targets import DONE, FOLDER, WRITING
 
     out, other = tmp_path / "out", tmp_path / "other"
     out.mkdir()

@@ -49,6 +49,15 @@ if TYPE_CHECKING:
     help="Leave what is new in a partition for a later run until it has about this size in the "
     "log, so that frequent runs make no small files; default: 0.",
 )
+@click.option(
+    "--text",
+    "text",
+    metavar="COLUMN",
+    multiple=True,
+    type=click.Choice(["key", "value"]),
+    help="Write key or value as a string, checked to be UTF-8; default: as bytes. Later runs to "
+    "DESTINATION do the same.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
 def export(  # noqa: PLR0913 - an argument for each option
@@ -57,12 +66,16 @@ def export(  # noqa: PLR0913 - an argument for each option
     iceberg: str | None,
     jobs: int | None,
     min_bytes: float,
+    text: tuple[str, ...],
     *,
     recreated: bool,
     spark: SparkRequest,
     as_json: bool,
 ) -> None:
-    """Export records to Parquet files in the directory DESTINATION; the next run continues.
+    """Export records to Parquet files in DESTINATION; the next run continues.
+
+    DESTINATION is a directory, or a prefix of an object store: s3://BUCKET/PREFIX, gs://… or az://….
+    Credentials come from the environment, as for the tools of the store.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. A file has
     the records of one day (UTC, by their timestamps) from about 128 MB of a partition:
@@ -96,6 +109,7 @@ def export(  # noqa: PLR0913 - an argument for each option
         logfs export /var/lib/logfs/orders /srv/lake
         logfs export --min-bytes 64MiB /var/lib/logfs /srv/lake
         logfs export --json /var/lib/logfs /srv/lake
+        logfs export --text value /var/lib/logfs/orders s3://lake/logs
     """  # noqa: D301 - click's mark for text it does not fill
     refuse_jobs(jobs, spark)
     from logfs.cli.parquet_export import export_to
@@ -118,14 +132,15 @@ def export(  # noqa: PLR0913 - an argument for each option
             session or jobs,
             shown.show,
             iceberg,
+            text=text or None,
             with_recreated=recreated,
             min_bytes=round(min_bytes),
         )
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
     _show(destination, done, iceberg, as_json=as_json)
-    for text in done.refused:
-        failures.warn(text)
+    for problem in done.refused:
+        failures.warn(problem)
     if done.refused:
         failures.exit_with(failures.FAILED)
 

@@ -6,6 +6,7 @@
         done/orders-0-START-END.json        of these, one that is written
         writing/                            files that are not whole yet
 
+    targets      a directory, or a prefix of an object store
     manifest     the small files below ``_logfs``
     dayfiles     records to a file for each day                                       pyarrow
     ranges       one range of offsets: the unit of work

@@ -4,19 +4,14 @@ Only committed records are written, up to the last stable offset: what is in a t
 record that compaction removes later stays there, one that it removed before is not there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
 from logfs.library.stored_partitions import Directories, SeenLog, SizedRange
 from logfs.log.checkpoints import read_partition_metadata
 from logfs.spark.exporting.manifest import (
-    DONE,
-    FOLDER,
-    LOCK,
-    WRITING,
     ExportManifest,
     ExportRange,
     Written,
@@ -25,7 +20,7 @@ from logfs.spark.exporting.manifest import (
     read_written,
     write_manifest,
 )
-from logfs.spark.exporting.ranges import make_folder
+from logfs.spark.exporting.targets import open_target
 from logfs.types import IsolationLevel, TopicPartition
 
 RANGE_BYTES = 128 << 20
@@ -40,6 +35,7 @@ class Exporter:
 
     Args:
         with_recreated: Continue with topics that were deleted and created again.
+        text: The columns that are strings; None: those of earlier runs.
         min_bytes: Leave the end of a partition for a later run until about so many bytes of its log
             are new.
 
@@ -54,6 +50,7 @@ class Exporter:
         destination: str,
         run: Run,
         *,
+        text: Collection[str] | None = None,
         with_recreated: bool = False,
         min_bytes: int = 0,
     ) -> None:
@@ -62,23 +59,15 @@ class Exporter:
         self._run = run
         self._with_recreated = with_recreated
         self._min_bytes = min_bytes
+        self._text = text
         self._source = disk_at(root)
-        self._disk = PosixDisk(destination)
+        self._target = open_target(destination)
         self.lost: list[tuple[TopicPartition, int, int]] = []
         self.refused: list[str] = []
 
-    @contextmanager
-    def owned(self) -> Iterator[None]:
+    def owned(self) -> AbstractContextManager[None]:
         """Own the destination; raise LockedError if another run is under way."""
-        for folder in (FOLDER, DONE, WRITING):
-            make_folder(self._disk, folder)
-        self._disk.sync_directory(FOLDER)
-        self._disk.sync_directory("")
-        lock = self._disk.lock(LOCK)
-        try:
-            yield
-        finally:
-            lock.close()
+        return self._target.owned()
 
     def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
         """Write what is new in partitions, and what an interrupted run was to write.
@@ -87,11 +76,15 @@ class Exporter:
         another one, or more than there is; see ``refused``.
 
         Raises:
-            ExportError: The manifest cannot be read.
+            ExportError: The manifest cannot be read, or another run has replaced it.
             SparkJobError, LogfsError, OSError: A range could not be written; the next run goes on.
         """
-        manifest = read_manifest(self._disk)
-        self._remove_unfinished()
+        manifest = read_manifest(self._target)
+        manifest.text = manifest.settle_text(self._text)
+        if not self._target.is_locked:
+            write_manifest(
+                self._target, manifest
+            )  # another run that is under way fails from now on
         done = self._write(manifest) if manifest.ranges else []
         wanted = self._readable(wanted)
         logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
@@ -100,7 +93,7 @@ class Exporter:
         if sized:
             sizes = {_range(manifest, piece): piece.size_bytes for piece in sized}
             manifest.ranges = list(sizes)
-            write_manifest(self._disk, manifest)
+            write_manifest(self._target, manifest)
             done += self._write(manifest, sizes)
         return done
 
@@ -108,7 +101,7 @@ class Exporter:
         self, manifest: ExportManifest, sizes: dict[ExportRange, int] | None = None
     ) -> list[Written]:
         """Write the ranges of a manifest that are not written yet."""
-        written = read_written(self._disk)
+        written = read_written(self._target)
         for one in manifest.ranges:
             if one not in written and self._is_deleted(manifest, one):
                 written[one] = Written(one, 0, 0, (), ((one.start, one.end),))
@@ -119,8 +112,8 @@ class Exporter:
             written[found.range] = found
         ranges = manifest.ranges
         manifest.finish()
-        write_manifest(self._disk, manifest)
-        forget_written(self._disk)
+        write_manifest(self._target, manifest)
+        forget_written(self._target)
         self.lost += [
             (one.range.topic_partition, first, behind)
             for one in map(written.__getitem__, ranges)
@@ -140,7 +133,7 @@ class Exporter:
 
     def _check_seen(self, found: Written) -> None:
         for name in found.files:
-            if not self._disk.exists(name):
+            if not self._target.exists(name):
                 raise ExportError(
                     f"{self._destination}/{name} was written by another machine and is not seen "
                     "here: every machine needs the destination at the same path"
@@ -204,10 +197,6 @@ class Exporter:
         if start is not None and start < earliest and (pieces or not self._min_bytes):
             self.lost.append((one, start, earliest))
         return pieces
-
-    def _remove_unfinished(self) -> None:
-        for name, _ in self._disk.list(WRITING):
-            self._disk.remove_tree(f"{WRITING}/{name}")
 
 
 def _range(manifest: ExportManifest, piece: SizedRange) -> ExportRange:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from logfs.arrow.batches import schema_of
-from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
 from logfs.spark.exporting.manifest import (
@@ -23,6 +22,7 @@ from logfs.spark.exporting.manifest import (
     read_manifest,
 )
 from logfs.spark.exporting.ranges import COLUMNS
+from logfs.spark.exporting.targets import ExportTarget, open_target
 
 OFFSETS = "logfs.offsets"
 """Property of the table and of its snapshots: up to which offset each partition is in it.
@@ -64,8 +64,8 @@ class IcebergTable:
             ExportError: The table holds another topic of that name, lacks a column, or the commit
                 failed.
         """
-        disk = PosixDisk(destination)
-        manifest = read_manifest(disk)
+        target = open_target(destination)
+        manifest = read_manifest(target)
         ends = self._property(OFFSETS)
         topics = self._property(TOPICS)
         for topic, known in manifest.topics.items():
@@ -77,7 +77,7 @@ class IcebergTable:
             topics[topic] = known
         new = [
             (one, name)
-            for one, name in sorted(written_files(disk, manifest))
+            for one, name in sorted(written_files(target, manifest))
             if one.start >= ends.get(one.log_name, 0)
         ]
         files = [f"{destination}/{name}" for _, name in new]
@@ -116,17 +116,13 @@ class IcebergTable:
             raise ExportError(f"{self._name}: its property {name} does not parse") from error
 
 
-def written_files(disk: PosixDisk, manifest: ExportManifest) -> list[tuple[ExportRange, str]]:
+def written_files(target: ExportTarget, manifest: ExportManifest) -> list[tuple[ExportRange, str]]:
     """Return the files of the ranges that are whole, each with its range."""
     found = []
-    for topic, is_directory in disk.list(""):
-        if not is_directory or not topic.startswith("topic="):
-            continue
-        for day, _ in disk.list(topic):
-            for name, _ in disk.list(f"{topic}/{day}"):
-                one = parse_file(name)
-                if one is not None and _is_whole(manifest, one):
-                    found.append((one, f"{topic}/{day}/{name}"))
+    for name in target.names(""):
+        one = parse_file(name.rpartition("/")[2]) if name.startswith("topic=") else None
+        if one is not None and _is_whole(manifest, one):
+            found.append((one, name))
     return found
 
 

@@ -6,28 +6,27 @@
      "topics": {"orders": "the topic id, or null"},
      "earlier": {"orders": ["the ids of deleted topics of this name"]},
      "ends": {"orders-0": 1500},
-     "ranges": [["orders", 0, 1500, 2300, 1]]}
+     "ranges": [["orders", 0, 1500, 2300, 1]],
+     "text": ["value"],
+     "run": "a random number, so that no two versions have the same bytes"}
 
 ``ends`` is the offset up to which everything is written; ``ranges`` are about to be, by a run that
 is under way or was killed. A topic that is created again starts at offset 0 again, so its ranges
 have a *generation*: the number of exported topics of that name before it. Version 1 has no
-generations.
+generations. ``text`` is left out by versions before 0.3.0, which write bytes.
 """
 
 import json
+import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.log.names import parse_partition_directory
+from logfs.spark.exporting.targets import DONE, MANIFEST, ExportTarget
 from logfs.types import TopicPartition
 
-FOLDER = "_logfs"
-MANIFEST = f"{FOLDER}/manifest.json"
-DONE = f"{FOLDER}/done"
-WRITING = f"{FOLDER}/writing"
-LOCK = f"{FOLDER}/.lock"
 _VERSION = 2
 _FIRST_VERSION = 1
 _SUFFIX = ".parquet"
@@ -86,12 +85,31 @@ class ExportManifest:
     Attributes:
         topics: The id of each topic.
         earlier: The ids of deleted topics of the same names, in order.
+        text: The columns that are strings; None: nothing was exported yet.
     """
 
     topics: dict[str, str | None] = field(default_factory=dict)
     earlier: dict[str, list[str | None]] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     ranges: list[ExportRange] = field(default_factory=list)
+    text: frozenset[str] | None = None
+
+    def settle_text(self, wanted: Collection[str] | None) -> frozenset[str]:
+        """Return the columns that are strings: those of earlier runs, or else the wanted ones.
+
+        Raises:
+            ExportError: Earlier runs have written others.
+        """
+        found = self.text
+        if found is None:
+            return frozenset(wanted or ())
+        if wanted is not None and found != frozenset(wanted):
+            has = " and ".join(sorted(found)) or "no column"
+            raise ExportError(
+                f"earlier runs have written {has} as text there, and a table has one type for each "
+                "column: leave out --text, or export to another place"
+            )
+        return found
 
     def generation(self, topic: str) -> int:
         """Return the number of topics of that name that were exported before the present one."""
@@ -111,10 +129,10 @@ class ExportManifest:
         self.ranges = []
 
 
-def read_manifest(disk: PosixDisk) -> ExportManifest:
+def read_manifest(target: ExportTarget) -> ExportManifest:
     """Read the manifest of a destination, or a new one; raise ExportError."""
     try:
-        text = disk.read(MANIFEST)
+        text = target.read(MANIFEST)
     except FileNotFoundError:
         return ExportManifest()
     try:
@@ -124,7 +142,8 @@ def read_manifest(disk: PosixDisk) -> ExportManifest:
             ends = {_partition(name): int(end) for name, end in found["ends"].items()}
             ranges = [ExportRange(*row) for row in found["ranges"]]
             earlier = {topic: list(ids) for topic, ids in found.get("earlier", {}).items()}
-            return ExportManifest(dict(found["topics"]), earlier, ends, ranges)
+            texts = frozenset(found.get("text", ()))
+            return ExportManifest(dict(found["topics"]), earlier, ends, ranges, texts)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
@@ -134,7 +153,7 @@ def read_manifest(disk: PosixDisk) -> ExportManifest:
     )
 
 
-def write_manifest(disk: PosixDisk, manifest: ExportManifest) -> None:
+def write_manifest(target: ExportTarget, manifest: ExportManifest) -> None:
     """Put a manifest in the place of the one that is there; durable on return."""
     found = {
         "version": _VERSION,
@@ -142,32 +161,34 @@ def write_manifest(disk: PosixDisk, manifest: ExportManifest) -> None:
         "earlier": manifest.earlier,
         "ends": {one.directory: end for one, end in sorted(manifest.ends.items())},
         "ranges": manifest.ranges,
+        "text": sorted(manifest.text or ()),
+        "run": os.urandom(8).hex(),
     }
-    disk.replace(MANIFEST, json.dumps(found, indent=1).encode())
+    target.replace(MANIFEST, json.dumps(found, indent=1).encode())
 
 
-def note_written(disk: PosixDisk, written: Written) -> None:
+def note_written(target: ExportTarget, written: Written) -> None:
     """Note that a range is written; durable on return."""
-    disk.replace(f"{DONE}/{written.range.name}.json", json.dumps(written).encode())
+    target.replace(f"{DONE}/{written.range.name}.json", json.dumps(written).encode())
 
 
-def read_written(disk: PosixDisk) -> dict[ExportRange, Written]:
+def read_written(target: ExportTarget) -> dict[ExportRange, Written]:
     """Return the ranges that are noted as written."""
     found = {}
-    for name, is_directory in disk.list(DONE):
-        if is_directory or not name.endswith(".json"):
+    for name in target.names(DONE):
+        if not name.endswith(".json"):
             continue
-        row, records, size_bytes, files, lost = json.loads(disk.read(f"{DONE}/{name}"))
+        row, records, size_bytes, files, lost = json.loads(target.read(name))
         one = ExportRange(*row)
         lost = tuple((first, behind) for first, behind in lost)
         found[one] = Written(one, records, size_bytes, tuple(files), lost)
     return found
 
 
-def forget_written(disk: PosixDisk) -> None:
+def forget_written(target: ExportTarget) -> None:
     """Remove the notes: the manifest says it now."""
-    for name, _ in disk.list(DONE):
-        disk.remove(f"{DONE}/{name}")
+    for name in target.names(DONE):
+        target.remove(name)
 
 
 def parse_file(name: str) -> ExportRange | None:
