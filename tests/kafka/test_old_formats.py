@@ -12,67 +12,21 @@ from pathlib import Path
 import pytest
 
 from logfs.log.reading.kafkaoffsets import offset_by_timestamp
-from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
-from tests.kafka import ours, tools
+from tests.kafka import oldformats, ours, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client
-from tests.records.messages import message, wrapper
+from tests.records.messages import message
 from tests.records.strategies import NOW_MS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-COUNT = 240
-SIZES = (1, 5, 2, 40)
-
-
-def records_of(magic: int, first: int, count: int) -> list[Record]:
-    return [
-        Record(
-            offset,
-            -1 if magic == 0 else NOW_MS + 10 * offset - 25 * (offset % 3),
-            None if offset % 4 == 0 else b"key %d" % (offset % 9),
-            None
-            if offset % 11 == 5
-            else b"value %d of format %d " % (offset, magic) * (offset % 5),
-        )
-        for offset in range(first, first + count)
-    ]
-
-
-def encoded(magic: int, codec: Compression, records: list[Record]) -> bytes:
-    if magic == 2:
-        return encode_batch(records, BatchFields(codec, leader_epoch=0))
-    if codec is Compression.NONE:
-        return b"".join(message(magic, record) for record in records)
-    return wrapper(magic, codec, records)
-
-
-def upgraded(codec: Compression, magics: tuple[int, ...]) -> tuple[bytes, list[Record]]:
-    """A log whose format was changed while it was written."""
-    log, records = b"", list[Record]()
-    while len(records) < COUNT:
-        magic = magics[len(records) * len(magics) // COUNT]
-        batch = records_of(magic, len(records), SIZES[len(log) % len(SIZES)])
-        log += encoded(magic, codec, batch)
-        records += batch
-    return log, records
-
-
-def append_time() -> tuple[bytes, list[Record]]:
-    records = [r._replace(timestamp=NOW_MS + r.offset // 6) for r in records_of(1, 0, COUNT)]
-    log = b""
-    for at in range(0, COUNT, 6):
-        batch = records_of(1, at, 6)
-        log += wrapper(1, Compression.SNAPPY, batch, NOW_MS + at // 6)
-    return log, records
-
 
 def flipped() -> tuple[bytes, list[Record]]:
     """A bit is wrong in the second half of the messages."""
-    records = records_of(1, 0, COUNT)
+    records = oldformats.records_of(1, 0, oldformats.COUNT)
     log = [message(1, record) for record in records]
     bad = bytearray(log[150])
     bad[30] ^= 4
@@ -80,18 +34,12 @@ def flipped() -> tuple[bytes, list[Record]]:
 
 
 def torn() -> tuple[bytes, list[Record]]:
-    log, records = upgraded(Compression.GZIP, (1,))
+    log, records = oldformats.upgraded(Compression.GZIP, (1,))
     return log + message(1, Record(len(records), 1, b"k", b"v"))[:-1], records
 
 
 LOGS: dict[str, Callable[[], tuple[bytes, list[Record]]]] = {
-    "plain": lambda: upgraded(Compression.NONE, (0, 1, 2)),
-    "gzip": lambda: upgraded(Compression.GZIP, (0, 1, 2)),
-    "snappy": lambda: upgraded(Compression.SNAPPY, (0, 1, 2)),
-    "lz4": lambda: upgraded(Compression.LZ4, (1, 2)),
-    "old": lambda: upgraded(Compression.NONE, (0,)),
-    "tail-v1": lambda: upgraded(Compression.GZIP, (0, 1)),
-    "append-time": append_time,
+    **oldformats.LOGS,
     "flipped": flipped,
     "torn": torn,
 }
@@ -103,7 +51,9 @@ FAR = 2**31
 def spanning() -> tuple[bytes, list[Record]]:
     offsets = [3, 4, FAR + 2, FAR + 3, FAR + 4, 2 * FAR + 9]
     records = [Record(offset, NOW_MS + n, b"k", b"%d" % n) for n, offset in enumerate(offsets)]
-    return b"".join(encoded(2, Compression.NONE, [record]) for record in records), records
+    return b"".join(
+        oldformats.encoded(2, Compression.NONE, [record]) for record in records
+    ), records
 
 
 def as_java(records: list[Record]) -> list[Record]:
