@@ -22,7 +22,6 @@ class Owner:
         self.stopping = threading.Event()
         self._look = threading.Event()
         self.refusal: ClusterRefusedError | None = None
-        self.throttled_ms = 0
 
     def want_look(self) -> None:
         """Have the leaders looked up soon."""

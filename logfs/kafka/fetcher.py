@@ -147,11 +147,12 @@ class Fetcher(threading.Thread):
             for partition, row in found:
                 self._take(partition, row, under_way.offsets[partition])
             under_way = following
-            self._wait_for_quota(answer.throttled_ms)
+            self._wait_for_quota(answer.throttled_ms, [partition for partition, _ in found])
 
-    def _wait_for_quota(self, throttled_ms: int) -> None:
+    def _wait_for_quota(self, throttled_ms: int, waiting: Sequence[MirroredPartition]) -> None:
         if throttled_ms:
-            self._owner.throttled_ms += throttled_ms
+            for partition in waiting:
+                partition.throttled_ms += throttled_ms
             self._owner.stopping.wait(throttled_ms / 1000)
 
     def _wanted(

@@ -109,6 +109,7 @@ class Totals:
     retries: int = 0
     losses: int = 0
     produce_s: float = 0.0
+    throttled_ms: int = 0
     errors: Counter[str] = field(default_factory=Counter)
 
 
@@ -485,6 +486,7 @@ class ForwardedPartition:
         totals.produce_s += time.monotonic() - sent.sent_s
         self.position = min([self._frontier, *(s.shipment.first for _, s in self._under_way)])
         if answer.throttled_ms:
+            totals.throttled_ms += answer.throttled_ms
             self._stopping.wait(answer.throttled_ms / 1000)
 
     def _refused(self, sent: _Sent, answer: Acknowledged) -> None:

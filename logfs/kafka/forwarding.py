@@ -355,6 +355,7 @@ class Forward(ClusterCopy):
                 "retries": totals.retries,
                 "losses": totals.losses,
                 "produce_seconds": round(totals.produce_s, 3),
+                "throttled_ms": totals.throttled_ms,
                 "acknowledged": one.acknowledged_ms,
             }
             with suppress(OSError):

@@ -51,6 +51,7 @@ class MirroredPartition:
         contact_ms: When the source answered last, epoch milliseconds; 0: not yet.
         failure: Why it does not go on.
         error: The last error, for people.
+        throttled_ms: How long its fetches have waited for a quota of the source.
         lock: Held by the thread that deals with an answer: another one may fetch it by then.
     """
 
@@ -74,6 +75,7 @@ class MirroredPartition:
     bytes: int = 0
     records: int = 0
     losses: int = 0
+    throttled_ms: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _unsound: int = 0

@@ -362,6 +362,7 @@ class Mirror(ClusterCopy):
                 "bytes": one.bytes,
                 "records": one.records,
                 "losses": one.losses,
+                "throttled_ms": one.throttled_ms,
                 "errors": dict(one.errors),
                 "state": FAILED if one.failure else MIRRORING,
                 "error": one.failure or one.error,

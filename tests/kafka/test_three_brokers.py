@@ -254,7 +254,8 @@ def test_a_quota_slows_both_down_and_no_more(brokers: ThreeBrokers, data: Path) 
         ):
             mirror.wait_for("slow", 3000)
             forward.wait_for(3000)
-            assert mirror.mirror.owner.throttled_ms > 0
+            assert mirror.mirror.partitions[0].throttled_ms > 0
+            assert forward.forward.partitions[0].totals.throttled_ms > 0
             assert not forward.forward.losses
     finally:
         limit_clients(brokers, "--delete-config", "producer_byte_rate,consumer_byte_rate")

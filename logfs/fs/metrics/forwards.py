@@ -36,6 +36,12 @@ _METRICS = (
         number("produce_seconds"),
     ),
     NotedMetric(
+        "logfs_forward_throttled_seconds_total",
+        "counter",
+        "Time waited for a quota of the cluster.",
+        number("throttled_ms", 1000),
+    ),
+    NotedMetric(
         "logfs_forward_last_ack_timestamp_seconds",
         "gauge",
         "When the cluster acknowledged a batch last, in seconds since the epoch.",

@@ -34,6 +34,12 @@ _METRICS = (
         number("losses"),
     ),
     NotedMetric(
+        "logfs_mirror_throttled_seconds_total",
+        "counter",
+        "Time waited for a quota of the source.",
+        number("throttled_ms", 1000),
+    ),
+    NotedMetric(
         "logfs_mirror_last_contact_timestamp_seconds",
         "gauge",
         "When the source answered last, in seconds since the epoch.",
