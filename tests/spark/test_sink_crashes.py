@@ -193,16 +193,24 @@ def test_the_next_daemon_completes_what_was_half_published(
     job.check()
 
 
-def test_a_driver_is_killed(spark: "SparkSession", job: Job) -> None:
-    """The whole JVM dies. The publishing process may outlive it; tasks have failed before."""
+def test_a_driver_is_killed_while_it_publishes(spark: "SparkSession", job: Job) -> None:
+    """The whole JVM dies. The publishing process may outlive it."""
     from tests.spark import dying
 
-    failing = dying.WITH_ATTEMPTS + dying.AFTER_PUBLISHING
-    runs = {failing: "local-cluster[1,2,1024]", dying.WHILE_PUBLISHING: "local[2]"}
-    for moment, master in runs.items():
-        job.add_input()
-        logged = job.dies_as_a_program(master, moment)
-        assert ("Lost executor" in logged) == (moment == failing)
+    job.add_input()
+    job.dies_as_a_program("local[2]", dying.WHILE_PUBLISHING)
+    job.add_input()
+    job.completes_in(spark)
+    job.check()
+
+
+@pytest.mark.long
+def test_a_driver_is_killed_after_tasks_have_failed(spark: "SparkSession", job: Job) -> None:
+    from tests.spark import dying
+
+    job.add_input()
+    moment = dying.WITH_ATTEMPTS + dying.AFTER_PUBLISHING
+    assert "Lost executor" in job.dies_as_a_program("local-cluster[1,2,1024]", moment)
     job.add_input()
     job.completes_in(spark)
     job.check()
