@@ -1,7 +1,7 @@
 """What consumer groups have committed, kept up to date from the logs of ``__consumer_offsets``.
 
 A table reads each record once: a later look reads what has been appended since. Records of
-transactions count from their commit on, as in Kafka.
+transactions apply from their commit on, as in Kafka.
 """
 
 import logging
