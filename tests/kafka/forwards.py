@@ -1,26 +1,16 @@
 """A forward in this process, to a real broker."""
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import logfs
 from logfs import NewRecord
-from logfs.kafka.cluster import Cluster
 from logfs.kafka.forwarding import Forward, ForwardPlan
-from logfs.kafka.settings import ClientSettings, parse_bootstrap
 from logfs.machine.disks import disk_of
 from logfs.records.record import Record
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.processes import wait_until
+from tests.kafka.copies import RunningCopy, quick_cluster
 
-QUICK = {
-    "reconnect.backoff.ms": "50",
-    "reconnect.backoff.max.ms": "500",
-    "linger.ms": "0",
-}
 START_MS = 1_700_000_000_000
 
 
@@ -58,25 +48,16 @@ def forward_plan(
     return ForwardPlan(topic, None, bootstrap, destination or topic, **changes)  # type: ignore[arg-type]
 
 
-class RunningForward:
-    """A forward in a thread, of a data directory that others write.
-
-    Attributes:
-        said: What it has told people.
-        error: What ended it.
-    """
+class RunningForward(RunningCopy):
+    """A forward in a thread, of a data directory that others write."""
 
     def __init__(self, data: Path, plan: ForwardPlan, **properties: str) -> None:
-        settings = ClientSettings.from_properties(QUICK | properties)
-        cluster = Cluster(parse_bootstrap(f"kafka://{plan.bootstrap}")[0], settings)
-        self.said: list[str] = []
-        self.error: Exception | None = None
+        super().__init__()
+        cluster = quick_cluster(plan.bootstrap, properties)
         self.forward = Forward(cluster, disk_of(str(data)), plan, self.said.append)
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def wait_until(self, holds: Callable[[], object], what: str) -> None:
-        wait_until(lambda: holds() or not self._thread.is_alive(), what)
-        assert holds(), (self.said, self.error, self.forward.failures)
+    def make(self) -> Forward:
+        return self.forward
 
     def wait_for(self, position: int, partition: int = 0) -> None:
         """Wait until every record below an offset was acknowledged."""
@@ -88,29 +69,6 @@ class RunningForward:
             ),
             f"it is at {position}",
         )
-
-    def wait_for_end(self) -> None:
-        wait_until(lambda: not self._thread.is_alive(), "the forward ended")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def _run(self) -> None:
-        try:
-            self.forward.run()
-        except Exception as error:  # noqa: BLE001 - the test sees it
-            self.error = error
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.forward.owner.stopping.set()
-        self.forward.owner.want_look()
-        self._thread.join()
 
 
 def forward_now(data: Path, plan: ForwardPlan, **properties: str) -> Forward:
