@@ -1,9 +1,9 @@
 """How ``logfs export`` goes about it: files are written by some threads, or by a Spark job."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logfs.cli.sharing import Progress, share_out
 from logfs.errors import ExportError, UndecodableTextError
@@ -12,6 +12,9 @@ from logfs.library.mounted_disk import disk_at
 from logfs.machine.disks import is_url
 from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.spark.exporting.verifying import Verified
 
 
 class Exported(NamedTuple):
@@ -29,6 +32,16 @@ class Exported(NamedTuple):
     ends: dict[TopicPartition, int]
     lost: list[tuple[TopicPartition, int, int]]
     refused: list[str]
+    verified: "VerifiedFiles | None" = None
+
+
+class VerifiedFiles(NamedTuple):
+    """What was found when the files were read again; see ``spark.exporting.verifying``."""
+
+    files: int
+    records: int
+    removed: int
+    problems: list[str]
 
 
 def export_to(  # noqa: PLR0913 - an argument for each option of the command
@@ -42,6 +55,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     text: Collection[str] | None = None,
     with_recreated: bool = False,
     min_bytes: int = 0,
+    verify: bool = False,
 ) -> Exported:
     """Export partitions, and add the files to a table.
 
@@ -51,6 +65,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         text: The columns to write as strings; None: those of earlier runs.
         with_recreated: Continue with topics that were deleted and created again.
         min_bytes: See ``Exporter``.
+        verify: Read all files of the partitions again, and compare them with the log.
         worker: A Spark session; else how many files at the same time, None for one a core.
 
     Raises:
@@ -60,9 +75,10 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     try:
         from logfs.spark.exporting.export import Exporter
         from logfs.spark.exporting.iceberg import IcebergTable
-        from logfs.spark.exporting.manifest import read_manifest
+        from logfs.spark.exporting.manifest import read_manifest, written_files
         from logfs.spark.exporting.ranges import export_range
         from logfs.spark.exporting.targets import open_target, refuse_inside
+        from logfs.spark.exporting.verifying import files_to_verify, verify_files
     except ImportError as error:
         raise ExportError(
             f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
@@ -90,12 +106,31 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
             what = str(error).partition(". ")[0]
             raise ExportError(f"{what}: export to another place without --text") from error
         added = 0 if table is None else table.add(address)
+        manifest = read_manifest(target)
+        verified = None
+        if verify:
+            files = files_to_verify(manifest, written_files(target, manifest), set(only))
+            check = partial(verify_files, data, address, text=columns)
+            sizes = [one.range.end - one.range.start for one in files]
+            checked = share_out(worker, f"{name} --verify", progress, check, files, sizes)
+            verified = _sum_of(list(checked))
     return Exported(
         sum(one.records for one in written),
         sum(len(one.files) for one in written),
         sum(one.size_bytes for one in written),
         added,
-        read_manifest(target).ends,
+        manifest.ends,
         exporter.lost,
         exporter.refused,
+        verified,
+    )
+
+
+def _sum_of(found: "Sequence[Verified]") -> VerifiedFiles:
+    """Return what was found in all ranges."""
+    return VerifiedFiles(
+        sum(one.files for one in found),
+        sum(one.records for one in found),
+        sum(one.removed for one in found),
+        [problem for one in found for problem in one.problems],
     )

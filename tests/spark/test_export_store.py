@@ -1,7 +1,7 @@
 """Records to Parquet in an object store, and as text; without Spark."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -161,3 +161,73 @@ def test_the_prefix_of_the_logs_is_refused(logfs: Call, lake: Bucket, logs: Logs
     status, _, (error,) = logfs("export", logs.path, "s3://no-such-bucket-here/lake")
     assert status == 1
     assert "no-such-bucket-here" in error
+
+
+def test_verify_reads_files_again_and_compares_them_with_the_log(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    status, printed, _ = logfs("export", "--verify", logs.path, out)
+    assert status == 0
+    assert printed.splitlines()[-1] == b"verified: 130 records in 6 files, intact"
+    logs.append("orders", 0, three_days(100, 20))
+    told = json.loads(logfs("export", "--verify", "--json", logs.path, out).out)
+    assert told["verified"] == {"files": 9, "records": 150, "removed": 0, "problems": []}
+    logs.close()
+    assert logfs("trim", "--now", f"{logs.path}/orders/0@latest").status == 0
+    _, printed, _ = logfs("export", "--verify", logs.path, out)
+    assert printed.splitlines()[-1] == (
+        b"verified: 150 records in 9 files, intact; 120 are no longer in the log"
+    )
+
+
+def damage(path: Path) -> str:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(bytes(data))
+    return "it cannot be read"
+
+
+def change(path: Path) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, partitioning=None)
+    values = [b"another", *table.column("value").to_pylist()[1:]]
+    number = table.schema.get_field_index("value")
+    pq.write_table(table.set_column(number, "value", pa.array(values, pa.binary())), path)
+    return "value, value lengths differ from the log"
+
+
+def double(path: Path) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(pa.concat_tables([table, table.slice(len(table) - 1)]), path)
+    return "comes after"
+
+
+def shorten(path: Path) -> str:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, partitioning=None)
+    pq.write_table(table.slice(1), path)
+    return "1 records of the log are in no file"
+
+
+def remove(path: Path) -> str:
+    path.unlink()
+    return "records of the log are in no file"
+
+
+@pytest.mark.parametrize("harm", [damage, change, double, shorten, remove])
+def test_verify_finds_what_is_wrong(
+    logfs: Call, logs: Logs, tmp_path: Path, harm: Callable[[Path], str]
+) -> None:
+    out = tmp_path / "out"
+    assert logfs("export", logs.path, out).status == 0
+    problem = harm(sorted(out.glob("topic=orders/*/orders-1-*.parquet"))[1])
+    status, printed, (error,) = logfs("export", "--verify", logs.path, out)
+    assert (status, printed.splitlines()[-1].endswith(b", 1 problem")) == (1, True)
+    assert problem in error

@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     help="Write key or value as a string, checked to be UTF-8; default: as bytes. Later runs to "
     "DESTINATION do the same.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Then read all files of the partitions in DESTINATION again, and compare them with the "
+    "log. Exit status 1: problems were found.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
 def export(  # noqa: PLR0913 - an argument for each option
@@ -69,6 +75,7 @@ def export(  # noqa: PLR0913 - an argument for each option
     text: tuple[str, ...],
     *,
     recreated: bool,
+    verify: bool,
     spark: SparkRequest,
     as_json: bool,
 ) -> None:
@@ -109,6 +116,7 @@ def export(  # noqa: PLR0913 - an argument for each option
         logfs export /var/lib/logfs/orders /srv/lake
         logfs export --min-bytes 64MiB /var/lib/logfs /srv/lake
         logfs export --json /var/lib/logfs /srv/lake
+        logfs export --verify /var/lib/logfs /srv/lake
         logfs export --text value /var/lib/logfs/orders s3://lake/logs
     """  # noqa: D301 - click's mark for text it does not fill
     refuse_jobs(jobs, spark)
@@ -135,13 +143,15 @@ def export(  # noqa: PLR0913 - an argument for each option
             text=text or None,
             with_recreated=recreated,
             min_bytes=round(min_bytes),
+            verify=verify,
         )
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
     _show(destination, done, iceberg, as_json=as_json)
-    for problem in done.refused:
+    problems = [*done.refused, *(done.verified.problems if done.verified else ())]
+    for problem in problems:
         failures.warn(problem)
-    if done.refused:
+    if problems:
         failures.exit_with(failures.FAILED)
 
 
@@ -155,6 +165,12 @@ def _show(destination: str, done: "Exported", iceberg: str | None, *, as_json: b
     added = tables.counted(done.added, "file")
     added = "" if iceberg is None else f"; {added} added to {iceberg}"
     click.echo(f"{destination}: {what}{added}")
+    if done.verified is not None:
+        found = done.verified
+        read = tables.counted(found.records, "record"), tables.counted(found.files, "file")
+        problems = tables.counted(len(found.problems), "problem") if found.problems else "intact"
+        removed = f"; {found.removed} are no longer in the log" if found.removed else ""
+        click.echo(f"verified: {read[0]} in {read[1]}, {problems}{removed}")
 
 
 def _as_json(destination: str, done: "Exported") -> dict[str, Any]:
@@ -173,4 +189,5 @@ def _as_json(destination: str, done: "Exported") -> dict[str, Any]:
             for one, first, behind in done.lost
         ],
         "refused": done.refused,
+        "verified": None if done.verified is None else done.verified._asdict(),
     }

@@ -11,6 +11,7 @@
     dayfiles     records to a file for each day                                       pyarrow
     ranges       one range of offsets: the unit of work
     export       a run: goes on with what was interrupted, then with what is new
+    verifying    the files, read again and compared with the log
     iceberg      the files into an Iceberg table, each once                           pyiceberg
 
 A run first writes down which ranges it is about to write, then each is written under ``writing``,

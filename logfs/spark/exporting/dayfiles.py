@@ -62,7 +62,9 @@ class DayFiles:
         if day.writer is None:
             self._make_room()
             path = self._open_file(str(np.datetime64(number, "D")), day.files)
-            day.writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+            day.writer = pq.ParquetWriter(
+                path, self._schema, compression="zstd", write_page_checksum=True
+            )
             day.files += 1
         # Rows of one group are together: none is larger than what waited.
         day.writer.write_table(pa.Table.from_batches(day.waiting), row_group_size=1 << 30)

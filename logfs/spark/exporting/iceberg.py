@@ -15,14 +15,12 @@ from logfs.arrow.batches import schema_of
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
 from logfs.spark.exporting.manifest import (
-    ExportManifest,
-    ExportRange,
     numbered,
-    parse_file,
     read_manifest,
+    written_files,
 )
 from logfs.spark.exporting.ranges import COLUMNS
-from logfs.spark.exporting.targets import ExportTarget, open_target
+from logfs.spark.exporting.targets import open_target
 
 OFFSETS = "logfs.offsets"
 """Property of the table and of its snapshots: up to which offset each partition is in it.
@@ -114,23 +112,6 @@ class IcebergTable:
             return dict(json.loads(found.get(name, "{}")))
         except ValueError as error:
             raise ExportError(f"{self._name}: its property {name} does not parse") from error
-
-
-def written_files(target: ExportTarget, manifest: ExportManifest) -> list[tuple[ExportRange, str]]:
-    """Return the files of the ranges that are whole, each with its range."""
-    found = []
-    for name in target.names(""):
-        one = parse_file(name.rpartition("/")[2]) if name.startswith("topic=") else None
-        if one is not None and _is_whole(manifest, one):
-            found.append((one, name))
-    return found
-
-
-def _is_whole(manifest: ExportManifest, one: ExportRange) -> bool:
-    """Tell whether nothing more is written of a range."""
-    if one.generation < manifest.generation(one.topic):
-        return True
-    return one.end <= manifest.ends.get(one.topic_partition, 0)
 
 
 @contextmanager

@@ -205,6 +205,23 @@ def parse_file(name: str) -> ExportRange | None:
     return ExportRange(parsed.topic, parsed.partition, int(start), int(end), int(number or "1") - 1)
 
 
+def written_files(target: ExportTarget, manifest: ExportManifest) -> list[tuple[ExportRange, str]]:
+    """Return the files of the ranges that are whole, each with its range."""
+    found = []
+    for name in target.names(""):
+        one = parse_file(name.rpartition("/")[2]) if name.startswith("topic=") else None
+        if one is not None and _is_whole(manifest, one):
+            found.append((one, name))
+    return found
+
+
+def _is_whole(manifest: ExportManifest, one: ExportRange) -> bool:
+    """Tell whether nothing more is written of a range."""
+    if one.generation < manifest.generation(one.topic):
+        return True
+    return one.end <= manifest.ends.get(one.topic_partition, 0)
+
+
 def numbered(generation: int) -> str:
     """Return what distinguishes names of generations: nothing, ``~2``, ``~3``."""
     return f"~{generation + 1}" if generation else ""
