@@ -88,9 +88,9 @@ def test_a_page_has_the_sections_of_the_help(tmp_path: Path) -> None:
 
 
 def complete(line: str, cwd: Path, variables: dict[str, str]) -> list[str]:
-    """Return what bash would offer at the end of a line, by the script that click prints."""
+    """Return what bash would offer at the end of a line, by the script in $COMPLETION."""
     script = f"""
-eval "$(_LOGFS_COMPLETE=bash_source logfs)"
+eval "$COMPLETION"
 COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 case "{line}" in *' ') COMP_WORDS+=(""); COMP_CWORD=$((COMP_CWORD + 1));; esac
 compopt() {{ echo "compopt $*"; }}
@@ -107,6 +107,9 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.slow
 def test_completion(tmp_path: Path) -> None:
     variables = environment_with_command(tmp_path)
+    shell = {**variables, "_LOGFS_COMPLETE": "bash_source"}
+    done = subprocess.run(["logfs"], check=True, capture_output=True, text=True, env=shell)
+    variables["COMPLETION"] = done.stdout
     data = tmp_path / "data"
     fill(data, {"orders/0": b"a\n", "orders/1": b"b\n", "payments/0": b"c\n"})
     assert complete("logfs off", tmp_path, variables) == ["offsets"]
