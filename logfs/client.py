@@ -229,6 +229,10 @@ class Daemon:
         """Return the metrics that do not belong to single topics, by name."""
         return dict(self.ask("metrics"))
 
+    def activity(self, milliseconds: int) -> dict[str, Any]:
+        """Return what programs do with partitions within a time, after that time."""
+        return dict(self.ask("activity", {"milliseconds": milliseconds}))
+
     def prometheus(self) -> bytes:
         """Return all metrics as Prometheus text."""
         return self._exchange("prometheus")[1]

@@ -38,6 +38,7 @@ COMMANDS = {
         "Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.",
     ),
     "status": Entry("status", "Show the topics of a data directory and the daemon that serves it."),
+    "top": Entry("top", "Show which programs append to and read which topics, and how fast."),
     "verify": Entry(
         "verify",
         "Check all files of data directories, topics and partitions.",

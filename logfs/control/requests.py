@@ -71,6 +71,7 @@ class Request:
         payload: The bytes after the header.
         report: Sends a line about the progress to the client.
         descriptor: The file that came with the request, open until the answer; None: no file.
+        peer: The process and the user of the client; None: not known.
         identity: The client, and the number that it has given the request; None: it has no number.
     """
 
@@ -80,6 +81,7 @@ class Request:
     report: Report
     descriptor: int | None
     identity: tuple[int, int] | None = None
+    peer: tuple[int, int] | None = None
 
     def __getitem__(self, field: str) -> Any:  # noqa: ANN401 - the table has the types
         return self.fields[field]
@@ -100,6 +102,7 @@ def parse_request(
     payload: bytes | bytearray,
     report: Report,
     descriptor: int | None = None,
+    peer: tuple[int, int] | None = None,
 ) -> Request:
     """Check a request against the table.
 
@@ -115,7 +118,7 @@ def parse_request(
         )
     fields = {key: kind.parse(key, header.get(key)) for key, kind in row.fields.items()}
     identity = _identity(header.get("client"), header.get("number"))
-    return Request(str(name), fields, payload, report, descriptor, identity)
+    return Request(str(name), fields, payload, report, descriptor, identity, peer)
 
 
 def _identity(client: object, number: object) -> tuple[int, int] | None:
@@ -222,6 +225,10 @@ REQUESTS: Mapping[str, RequestType] = {
     ),
     "metrics": RequestType({}, "the metrics that do not belong to single topics, by name"),
     "prometheus": RequestType({}, "null; all metrics as Prometheus text in the payload"),
+    "activity": RequestType(
+        {"milliseconds": _NUMBER},
+        "after that time: seconds, rows of topics and programs, missed, sees_programs",
+    ),
     "topics": RequestType({}, "the number of partitions of each topic"),
     "describe": RequestType({"topic": _TEXT}, "TopicFacts"),
     "create": RequestType(

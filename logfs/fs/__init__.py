@@ -20,7 +20,8 @@ The order of the modules, lowest first. Each imports only modules of lines above
     following, retention               the look at another program's directory; deletion by age
     followreads, fsyncs                reads that wait at the end of ``.follow``; fsyncs
     topics, tasks                      changes of topics; background tasks
-    throttling, openfiles              writers that wait for a quota; the open files of the mount
+    throttling, watching               writers that wait for a quota; counting for ``logfs top``
+    openfiles                          the open files of the mount
     storewaits, lookups                waits for an object store; look-ups, which never wait for it
     operations                         the requests of the kernel
     metrics                            what Prometheus and ``logfs status`` read

@@ -52,6 +52,7 @@ class AppendCommands:
                 note = self._notes.note(request)
                 append = partial(_append_once, log, request.payload, now_ms, note)
             appended = await partition.executor.change_in_thread(append)
+        self._note(request, [partition], len(request.payload))
         await self._finish(partition, is_durable=is_durable)
         return appended._asdict()
 
@@ -75,6 +76,7 @@ class AppendCommands:
             done = await partition.executor.change_in_thread(
                 append_lines, log, data, form, now_ms, note
             )
+        self._note(request, partitions, len(data))
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
@@ -96,6 +98,7 @@ class AppendCommands:
             )
         with _arguments("file"):
             done = await _beside(partitions, call)
+        self._note(request, partitions, done.accepted)
         return await self._answer(partitions, done, is_durable=False)
 
     async def publish(self, request: Request) -> object:
@@ -113,6 +116,7 @@ class AppendCommands:
         store = self._store.writable
         call = partial(publish, store, query, batch, staged, now_ms, is_single=is_single)
         was_first = await _beside(partitions, call)
+        self._note(request, partitions, sum(file.size_bytes for file in staged))
         for partition in partitions:
             await self._finish(partition, is_durable=False)
         return was_first
@@ -145,6 +149,13 @@ class AppendCommands:
         partition = await find_partition(self._operations, request)
         await self._operations.files.fsyncs.flush(partition)
         return None
+
+    def _note(self, request: Request, partitions: Sequence[MountedPartition], size: int) -> None:
+        """Note an append for ``logfs top``; one to several partitions with equal shares."""
+        for partition in partitions:
+            self._operations.files.watching.note_client(
+                request.peer, partition.topic_partition, size // len(partitions)
+            )
 
     async def _answer(
         self, partitions: Sequence[MountedPartition], done: Lines, *, is_durable: bool

@@ -84,6 +84,7 @@ class ControlCommands:
             "utc_offset": queries.utc_offset,
             "metrics": queries.metrics,
             "prometheus": queries.prometheus,
+            "activity": queries.activity,
             "topics": queries.topics,
             "describe": queries.describe,
             "overview": queries.overview,

@@ -89,8 +89,8 @@ class ControlServer:
         self._clients += 1
         try:
             async with stream:
-                self._check_client(stream)
-                while await self._serve_request(stream):
+                peer = self._check_client(stream)
+                while await self._serve_request(stream, peer):
                     pass
         except (LogfsError, OSError) as error:
             logger.warning("control socket: %s", error)
@@ -99,26 +99,30 @@ class ControlServer:
         finally:
             self._clients -= 1
 
-    def _check_client(self, stream: trio.SocketStream) -> None:
+    def _check_client(self, stream: trio.SocketStream) -> tuple[int, int]:
+        """Return the process and the user of a client that may use the socket."""
         credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid, uid, _ = _CREDENTIALS.unpack(credentials)
         if uid not in (0, os.getuid()):
             raise ControlError(f"process {pid} of user {uid} was turned away")
         if self._clients > MAX_CLIENTS:
             raise ControlError(f"more than {MAX_CLIENTS} clients; process {pid} was turned away")
+        return pid, uid
 
-    async def _serve_request(self, stream: trio.SocketStream) -> bool:
+    async def _serve_request(self, stream: trio.SocketStream, peer: tuple[int, int]) -> bool:
         """Answer the next request; return False after the last one."""
         descriptors: list[int] = []
         try:
             request = await _receive(stream, descriptors)
             if request is not None:
-                await self._answer(stream, request)
+                await self._answer(stream, request, peer)
             return request is not None
         finally:
             _close_in_thread(descriptors)
 
-    async def _answer(self, stream: trio.SocketStream, request: "_Received") -> None:
+    async def _answer(
+        self, stream: trio.SocketStream, request: "_Received", peer: tuple[int, int]
+    ) -> None:
         progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
 
         def report(text: str) -> None:
@@ -130,17 +134,19 @@ class ControlServer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_forward, lines, stream)
             with progress:
-                answer = await self._answer_to(request, report)
+                answer = await self._answer_to(request, report, peer)
         data = answer.get("result")
         if isinstance(data, bytes):
             await _send(stream, {"result": None}, data)
         else:
             await _send(stream, answer)
 
-    async def _answer_to(self, received: "_Received", report: Report) -> dict[str, Any]:
+    async def _answer_to(
+        self, received: "_Received", report: Report, peer: tuple[int, int]
+    ) -> dict[str, Any]:
         header, payload, descriptor = received
         try:
-            request = parse_request(header, payload, report, descriptor)
+            request = parse_request(header, payload, report, descriptor, peer)
             return {"result": await self._run(request)}
         except (LogfsError, OSError) as error:
             return {"error": frames.encode_error(error)}

@@ -9,18 +9,46 @@ import ctypes
 import errno
 import logging
 import os
+import struct
 import sys
 from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import NamedTuple
 
 from logfs.fs.nodes import FileAttributes
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 6
+_VERSION = 7
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
+
+
+_WATCHED_MOST = 4096
+
+
+class WatchedRow(NamedTuple):
+    """What a thread did with an open file; see ``native/watching.h``.
+
+    Attributes:
+        handle: The number of the open file.
+        opcode: FUSE's number of the request.
+        name: The name of the process; empty if it is not known.
+        bytes: Of writes and of the replies to reads.
+    """
+
+    handle: int
+    opcode: int
+    uid: int
+    pid: int
+    name: str
+    requests: int
+    bytes: int
+
+
+_WATCHED_ROW = struct.Struct("=QIIIIQQ16s")
+"""``struct watched``: handle, opcode, uid, thread, pid, requests, bytes, name."""
 
 
 class Hooks:
@@ -58,6 +86,9 @@ class Hooks:
         )
         library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+        library.logfs_watched.argtypes = (ctypes.c_void_p,)
+        library.logfs_watched.restype = ctypes.c_size_t
+        library.logfs_watched_missed.restype = ctypes.c_uint64
         self._on_interrupt: object = None
         self._on_reply: object = None
 
@@ -278,6 +309,25 @@ class Hooks:
         """How many requests have been read and not been answered."""
         return int(self._library.logfs_in_flight())
 
+    def watch(self, *, is_watched: bool) -> None:
+        """Count what programs do with open files from now on, from nothing; or count no more."""
+        self._library.logfs_watch(int(is_watched))
+
+    def watched(self) -> list[WatchedRow]:
+        """Return what was counted since then."""
+        data = bytearray(_WATCHED_MOST * _WATCHED_ROW.size)
+        count = self._library.logfs_watched((ctypes.c_char * len(data)).from_buffer(data))
+        rows = _WATCHED_ROW.iter_unpack(memoryview(data)[: count * _WATCHED_ROW.size])
+        return [
+            WatchedRow(handle, opcode, uid, pid, _text_of(name), requests, size)
+            for handle, opcode, uid, _, pid, requests, size, name in rows
+        ]
+
+    @property
+    def watched_missed(self) -> int:
+        """How many requests there was no room for."""
+        return int(self._library.logfs_watched_missed())
+
     def notify_poll(self, poll_handle: int) -> None:
         """Wake programs that poll; handles that the kernel does not know are ignored."""
         self._library.logfs_notify_poll(poll_handle)
@@ -309,6 +359,10 @@ class Hooks:
     def without_resend(self) -> None:
         """Do as on a kernel that does not send requests again; before the mount, for tests."""
         self._library.logfs_without_resend()
+
+
+def _text_of(name: bytes) -> str:
+    return name.partition(b"\0")[0].decode(errors="replace")
 
 
 def load() -> None:

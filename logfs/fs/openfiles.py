@@ -40,6 +40,7 @@ from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.throttling import Throttling
 from logfs.fs.tree import Tree
+from logfs.fs.watching import Watching
 from logfs.log.following.store import AnyStore
 from logfs.log.lines.notes import NO_SLOT
 from logfs.log.lines.writer import LineWriter
@@ -83,6 +84,7 @@ class OpenFiles:
         buffers: The buffers of all readers.
         fsyncs: The flushes that are running.
         native: Which files the native thread serves.
+        watching: What is counted for ``logfs top``.
         throttling: The writers that wait for the quotas of their topics.
     """
 
@@ -122,6 +124,7 @@ class OpenFiles:
         self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
         self.native = NativeWrites(hooks)
+        self.watching = Watching(store, hooks, self._files.get, clock.monotonic_s)
         self.throttling = Throttling(tasks.follow_reads.interrupts)
 
     def open_files(self) -> list[FileHandle]:
@@ -418,6 +421,8 @@ class OpenFiles:
         except (LogfsError, OSError):
             await self._release_lost(number)
             return
+        if self.watching.is_on:
+            self.watching.note_closed(number, file)
         self._follow_reads.leave(number)
         self.native.close(number, file)
         if file.ahead is not None:

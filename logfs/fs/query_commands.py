@@ -70,6 +70,10 @@ class QueryCommands:
 
         return Exposition(self.facts).render()[0]
 
+    async def activity(self, request: Request) -> object:
+        """Return what programs do within a time."""
+        return await self._operations.files.watching.watch(request["milliseconds"])
+
     async def topics(self, _request: Request) -> object:
         """Return the number of partitions of each topic."""
         return administration.topic_sizes(self._store.writable)

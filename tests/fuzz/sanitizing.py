@@ -55,7 +55,16 @@ def _compile(target: Path, sources: Sequence[Path], arguments: Sequence[str]) ->
     unfinished.replace(target)
 
 
-_OF_THREADS = ("answering", "attributes", "handover", "openfiles", "queue", "serving", "syncing")
+_OF_THREADS = (
+    "answering",
+    "attributes",
+    "handover",
+    "openfiles",
+    "queue",
+    "serving",
+    "syncing",
+    "watching",
+)
 
 
 def run_threads(

@@ -34,6 +34,7 @@
 #include "handover.h"
 #include "hooks.h"
 #include "serving.h"
+#include "watching.h"
 
 struct backing_map {
     int32_t fd;
@@ -187,6 +188,7 @@ int logfs_reply(uint64_t request, const void *data, size_t size) {
     if (session_fd < 0 || place == NULL || writev(session_fd, parts, 2) < 0)
         return 0;
     handover_note_reply(request, 1);
+    watching_note_reply(request, size);
     *place = request;
     replied_count++;
     return 1;
@@ -253,8 +255,11 @@ int hooks_answer_read(int fd, const struct request_header *header, size_t size) 
             break;
         }
     pthread_mutex_unlock(&aheads_mutex);
-    if (is_answered)
+    if (is_answered) {
         handover_note_reply(header->unique, 0);
+        watching_note_request(header, size);
+        watching_note_reply(header->unique, wanted->size);
+    }
     return is_answered;
 }
 
@@ -269,6 +274,7 @@ static int64_t now_ns(void) {
 static int answer_request(const struct request_header *header, size_t size) {
     unsigned slot = handover_note_read(header, size);
 
+    watching_note_request(header, size);
     if (serving_answer(header, size, slot))
         return 1;
     handover_begin_request(header, size, slot);
@@ -417,6 +423,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
                 open->open_flags |= OPEN_NO_FLUSH;
         }
     }
+    watching_note_reply(header->unique, header->length - sizeof *header);
     sent = writev(fd, parts, count);
     error = errno;
     if (sent >= 0 || error == ENOENT) /* ENOENT: the program has gone */

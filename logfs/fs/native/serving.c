@@ -19,6 +19,7 @@
 #include "openfiles.h"
 #include "queue.h"
 #include "syncing.h"
+#include "watching.h"
 
 #define LARGE_BYTES 65535u /* larger writes go to the second thread */
 #define AWAKE_NS 50000     /* how long to look for the next request after a read; see hooks.c */
@@ -204,6 +205,7 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
         *answered_ns = now_ns();
         return buffer;
     }
+    watching_note_request(header, size);
     buffer->slot = handover_note_read(header, size);
     answered = answering_try(header, size, buffer->slot, LARGE_BYTES);
     if (answered == IS_LARGE && (other = queue_take_spare()) != NULL) {

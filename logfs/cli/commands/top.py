@@ -1,0 +1,164 @@
+"""``logfs top``: which programs append to and read which topics, live."""
+
+import json
+import pwd
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.tables import TableColumn
+from logfs.library.places import locate
+
+_TOPICS = ("TOPIC", "APPENDS/S", "RECORDS/S", "IN/S", "OUT/S")
+_PROGRAMS = ("PROGRAM", "PID", "USER", "TOPIC", "DOES", "REQUESTS/S", "BYTES/S")
+_TEXTS = frozenset({"TOPIC", "PROGRAM", "USER", "DOES"})
+_LONGEST_S = 60.0
+_OTHER_LINES = 14
+"""Lines of a screen that are no rows: heads, gaps, notes."""
+_LEAST_ROWS = 3
+
+Row = Mapping[str, Any]
+Sums = dict[tuple[object, ...], list[int]]
+
+
+@click.command()
+@click.argument("path", default=".")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, _LONGEST_S),
+    default=1.0,
+    show_default=True,
+    help="Count for SECONDS, then show the rates of this time.",
+)
+@click.option("--once", is_flag=True, help="Show the rates of one interval, and end.")
+@click.option("-p", "--partitions", "every", is_flag=True, help="Show partitions, not topics.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON, and end.")
+def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -> None:
+    """Show which programs append to and read which topics, and how fast.
+
+    PATH is a data directory or a mount point (default: the current directory). On a terminal the
+    view is refreshed every interval until Ctrl-C, otherwise it is printed once. The daemon counts
+    only while this command asks. The command uses the control socket, so it must run as the
+    daemon's user or root; a read-only mount has none.
+
+    \b
+        APPENDS/S, RECORDS/S, IN/S
+                    appends, their records, and bytes of batches; of all programs together
+        OUT/S       bytes that the daemon gave to readers, as text
+        REQUESTS/S  writes, reads and fsyncs of the program; of 'logfs append', the library and
+                    Spark their requests to the daemon
+        BYTES/S     bytes that it wrote or got
+
+    Not seen: what the kernel reads from its cache or passes through (fixed names such as
+    0@earliest..latest, sealed files), mapped files, and programs that read the data directory
+    without the mount. A PID of 0 is a process that the daemon does not see, as in a container.
+
+    \b
+    Examples:
+        logfs top /mnt/logs
+        logfs top /mnt/logs --once --interval 10 --partitions
+        logfs top /mnt/logs --json | jq '.programs[] | select(.operation == "append")'
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.errors import ControlError, UnknownNameError
+    from logfs.library.owner import daemon_of
+
+    with failures.about(path):
+        place = locate(path)
+        if place.address:
+            raise UnknownNameError("expected a data directory or a mount point, no name in it")
+        daemon = daemon_of(place)
+        if daemon is None:
+            raise ControlError("no daemon answers here: expected a mount that is not read-only")
+        is_live = not (once or as_json) and sys.stdout.isatty()
+        with daemon:
+            while True:
+                found = daemon.activity(round(interval * 1000))
+                if as_json:
+                    click.echo(json.dumps(found, indent=2))
+                    return
+                if is_live:
+                    click.clear()
+                _show(found, every=every, most=_rows_of_screen() if is_live else None)
+                if not is_live:
+                    return
+
+
+def _rows_of_screen() -> int:
+    return max((shutil.get_terminal_size().lines - _OTHER_LINES) // 2, _LEAST_ROWS)
+
+
+def _show(found: Row, *, every: bool, most: int | None) -> None:
+    seconds = max(found["seconds"], 0.001)
+    topics = _sums(
+        ((_place(row, every=every),), ("appends", "records", "bytes_in", "bytes_out"), row)
+        for row in found["topics"]
+    )
+    programs = _sums(
+        (_program(row, every=every), ("requests", "bytes"), row) for row in found["programs"]
+    )
+    _show_sums(_TOPICS, topics, seconds, most, bytes_from=2)
+    click.echo()
+    _show_sums(_PROGRAMS, programs, seconds, most, bytes_from=1)
+    if not found["sees_programs"]:
+        click.echo(
+            "\nPrograms that use the mount are not seen: this logfs was built without hooks."
+        )
+    if found["missed"]:
+        click.echo(f"\n{found['missed']} requests are missing: too many programs and open files.")
+
+
+def _place(row: Row, *, every: bool) -> str:
+    return f"{row['topic']}/{row['partition']}" if every else row["topic"]
+
+
+def _program(row: Row, *, every: bool) -> tuple[object, ...]:
+    name, place = row["program"] or "-", _place(row, every=every)
+    return name, row["pid"], _user_name(row["uid"]), place, row["operation"]
+
+
+def _sums(rows: Iterable[tuple[tuple[object, ...], Sequence[str], Row]]) -> Sums:
+    """Add up rows with the same names."""
+    found: Sums = {}
+    for names, fields, row in rows:
+        sums = found.setdefault(names, [0] * len(fields))
+        for number, field in enumerate(fields):
+            sums[number] += row[field]
+    return found
+
+
+def _show_sums(
+    titles: Sequence[str], sums: Sums, seconds: float, most: int | None, bytes_from: int
+) -> None:
+    """Print a table of rates, the largest first.
+
+    Args:
+        titles: Of the columns.
+        sums: The names of a row, and its counts.
+        seconds: The time in which they were counted.
+        most: How many rows; None: all.
+        bytes_from: The first of the counts that is a number of bytes.
+    """
+    largest = sorted(sums.items(), key=lambda item: (-sum(item[1][bytes_from:]), -item[1][0]))
+    rows = []
+    for names, counts in largest[:most]:
+        rates = [f"{count / seconds:.1f}" for count in counts[:bytes_from]]
+        sizes = [tables.format_bytes(round(count / seconds)) for count in counts[bytes_from:]]
+        rows.append([*map(str, names), *rates, *sizes])
+    tables.show_table([TableColumn(title, title not in _TEXTS) for title in titles], rows)
+    if len(largest) > len(rows):
+        click.echo(f"and {len(largest) - len(rows)} more")
+
+
+@cache
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
