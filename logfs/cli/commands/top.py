@@ -39,12 +39,12 @@ Sums = dict[tuple[object, ...], list[int]]
 )
 @click.option("--once", is_flag=True, help="Show the rates of one interval, and end.")
 @click.option("-p", "--partitions", "every", is_flag=True, help="Show partitions, not topics.")
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON, and end.")
 def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -> None:
     """Show which programs append to and read which topics, and how fast.
 
     PATH is a data directory or a mount point (default: the current directory). On a terminal the
-    view is refreshed every interval until Ctrl-C, otherwise it is printed once. The daemon counts
+    view is refreshed every interval until Ctrl-C, otherwise it is printed once. The daemon looks
     only while this command asks. The command uses the control socket, so it must run as the
     daemon's user or root; a read-only mount has none.
 
@@ -140,10 +140,10 @@ def _show_sums(
 
     Args:
         titles: Of the columns.
-        sums: The names of a row, and its counts.
+        sums: The names of a row, and its sums.
         seconds: The time in which they were counted.
         most: How many rows; None: all.
-        bytes_from: The first of the counts that is a number of bytes.
+        bytes_from: The first of the sums that is a number of bytes.
     """
     largest = sorted(sums.items(), key=lambda item: (-sum(item[1][bytes_from:]), -item[1][0]))
     rows = []
