@@ -13,7 +13,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from logfs.errors import ClusterRefusedError, CorruptRecordError, OffsetOutOfRangeError
+from logfs.errors import (
+    ClusterRefusedError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
 from logfs.kafka.cluster import EARLIEST, LATEST, Cluster, Leader
 from logfs.kafka.fetching import Fetched, Wanted
 from logfs.kafka.targets import MirrorTarget
@@ -191,6 +196,8 @@ class MirroredPartition:
         except OffsetOutOfRangeError as error:
             self._moved(error, target)
             return
+        except RecordTooLargeError as error:
+            raise PartitionFailedError(f"{self.where}: offset {self.offset}: {error}") from None
         self._unsound = 0
         self.records += done.last_offset + 1 - self.end
         self.bytes += done.used_bytes

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from logfs.client import Daemon
-from logfs.errors import ControlError, LogfsError, LogOfflineError
+from logfs.control.frames import MAX_PAYLOAD_BYTES
+from logfs.errors import ControlError, LogfsError, LogOfflineError, RecordTooLargeError
 from logfs.kafka.wire import Message
 from logfs.log import mirrors
 from logfs.log.mirrorfile import MirrorSource
@@ -20,6 +21,7 @@ from logfs.log.mirrors import MirrorEnd
 from logfs.log.retention import apply_retention
 from logfs.log.writing.replication import Replicated
 from logfs.machine.host import Clock
+from logfs.records.layout import size_of
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -227,6 +229,15 @@ class DaemonTarget:
 
     def append(self, where: TopicPartition, expected: int, batches: memoryview) -> Replicated:
         """See ``MirrorTarget``."""
+        if len(batches) > MAX_PAYLOAD_BYTES:
+            if (size := size_of(batches)) > MAX_PAYLOAD_BYTES:
+                raise RecordTooLargeError(
+                    f"a batch has {size} bytes, and the daemon takes {MAX_PAYLOAD_BYTES}: mirror "
+                    "the topic while no daemon serves the directory",
+                    size,
+                    MAX_PAYLOAD_BYTES,
+                )
+            batches = batches[:MAX_PAYLOAD_BYTES]  # what is left of the last batch is fetched again
         fields = {**_fields(where), "expected": expected}
         return Replicated(*self._ask("replicate", fields, batches))
 

@@ -71,12 +71,13 @@ class Partition:
     """The log of a partition: batches with the offsets that they got, and its producers."""
 
     def __init__(self) -> None:
+        self.start = 0
         self.batches: list[bytes] = []
         self.producers: dict[int, deque[tuple[int, int, int]]] = {}
 
     @property
     def end(self) -> int:
-        return 0 if not self.batches else decode_header(self.batches[-1]).last_offset + 1
+        return self.start if not self.batches else decode_header(self.batches[-1]).last_offset + 1
 
     def records(self) -> list[Record]:
         return [record for batch in self.batches for record in decode_records(batch, 0)]
@@ -97,6 +98,10 @@ class Partition:
         remembered = self.producers.setdefault(header.producer_id, deque(maxlen=5))
         remembered.append((header.base_sequence, last, offset))
         return 0, offset
+
+    def delete_all(self) -> None:
+        """Delete all records, as retention does."""
+        self.start, self.batches = self.end, []
 
     def lose_end(self, count: int) -> None:
         """Lose the last batches, as an unclean election does, but for the first one."""
@@ -314,7 +319,11 @@ class FakeBroker:
     def _offsets(self, request: Message) -> Message:
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
         (row,) = request.topics[0].partitions
-        end = self.logs[row.partition_index].end if row.timestamp == -1 else 0
+        end = (
+            self.logs[row.partition_index].end
+            if row.timestamp == -1
+            else self.logs[row.partition_index].start
+        )
         answer = kind.ListOffsetsPartitionResponse(
             partition_index=row.partition_index,
             error_code=0,
@@ -329,7 +338,7 @@ class FakeBroker:
     def _fetch(self, request: Message) -> Message:
         (row,) = request.topics[0].partitions
         log, at = self.logs[row.partition], row.fetch_offset
-        is_out = not 0 <= at <= log.end
+        is_out = not log.start <= at <= log.end
         records = (
             b""
             if is_out
@@ -341,7 +350,7 @@ class FakeBroker:
             error_code=OUT_OF_RANGE if is_out else 0,
             high_watermark=-1 if is_out else log.end,
             last_stable_offset=-1 if is_out else log.end,
-            log_start_offset=-1 if is_out else 0,
+            log_start_offset=-1 if is_out else log.start,
             aborted_transactions=[],
             preferred_read_replica=-1,
             records=records,
