@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from logfs.kafka import fetcher
 from logfs.kafka.cluster import LATEST
+from logfs.kafka.fetching import NEWEST_VERSION
 from logfs.kafka.selection import OnRecreate
 from logfs.log.mirrorfile import FAILED, STOPPED
 from logfs.records.record import Record
@@ -235,6 +237,27 @@ def test_a_mirror_may_begin_at_the_end_or_at_a_moment(
     check_clean(running)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("newest", [4, 5, 7, 9, 11, 12, 13, 15])
+def test_every_version_of_fetch_requests_brings_the_same(
+    newest: int,
+    shared_broker: Broker,
+    client: Client,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetcher, "NEWEST_VERSION", newest)
+    topic = f"version-{newest}"
+    client.create_topic(topic)
+    client.produce(topic, records(300), compression_type="zstd" if newest > 9 else "lz4")
+    with RunningMirror(data, plan_for(shared_broker.bootstrap, topic)) as running:
+        running.wait_for(topic, 300)
+        client.produce(topic, records(50, 300))
+        running.wait_for(topic, 350)
+        assert not running.mirror.losses
+    check_equal(shared_broker, data, topic)
+
+
 def test_until_now_ends_and_a_second_run_copies_what_came(
     shared_broker: Broker, client: Client, data: Path
 ) -> None:
@@ -275,9 +298,11 @@ def broker_of_its_own(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.parametrize("newest", [NEWEST_VERSION, pytest.param(11, marks=pytest.mark.long)])
 def test_records_that_the_source_has_lost_are_cut_after_a_copy(
-    broker_of_its_own: Broker, data: Path
+    newest: int, broker_of_its_own: Broker, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetcher, "NEWEST_VERSION", newest)
     broker = broker_of_its_own
     Client(broker.bootstrap).create_topic("diverging")
     Client(broker.bootstrap).produce("diverging", records(100))
