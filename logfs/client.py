@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from logfs.log.packing.packer import Packed
     from logfs.log.trimming import Trimmed
 
+MAX_PAYLOAD_BYTES = frames.MAX_PAYLOAD_BYTES
+"""How many bytes one request may bring."""
 _CONNECT_TIMEOUT_S = 10.0
 _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500

@@ -11,8 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from logfs.client import Daemon
-from logfs.control.frames import MAX_PAYLOAD_BYTES
+from logfs.client import MAX_PAYLOAD_BYTES, Daemon
 from logfs.errors import ControlError, LogfsError, LogOfflineError, RecordTooLargeError
 from logfs.kafka.wire import Message
 from logfs.log import mirrors
