@@ -12,6 +12,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     partitions, compaction, inodes     a partition in the mount; compaction; inode numbers
     nodes                              what an inode is: its key and its attributes
     rawnodes, quotas, indexwait        nodes below ``.segments``; limits of users; unknown positions
+    accesslog                          a line for each open and change, if it is wanted
     replies                            results in pyfuse3's types; errors on the way out
     tree, xattrs                       from names to nodes; extended attributes
     handover.slots … .restoring        writes applied once; nodes and open files after a restart

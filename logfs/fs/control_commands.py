@@ -128,10 +128,19 @@ class ControlCommands:
             ControlError: A field has a value that the request does not allow.
             LogfsError, OSError: The error that the request met.
         """
+        access_log, failure = self._operations.access_log, None
         command = self._commands[request.name]
-        if request.name in REPEATED:
-            return await self._notes.answer(request, command)
-        return await command(request)
+        try:
+            if request.name in REPEATED:
+                return await self._notes.answer(request, command)
+            return await command(request)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            if access_log is not None:
+                size = len(request.payload)
+                access_log.note_command(request.peer, request.name, request.fields, size, failure)
 
     async def _resumes(self, _request: Request) -> object:
         return self._notes.journal.is_kept

@@ -32,6 +32,7 @@ from logfs.disk.remote.waiting import forbid_waiting
 from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, LogfsError, MountError
 from logfs.fs import hooks
+from logfs.fs.accesslog import AccessLog
 from logfs.fs.control_commands import ControlCommands
 from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
@@ -39,7 +40,7 @@ from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
 from logfs.fs.nativewrites import wake_readers, want_native_thread
-from logfs.fs.nodes import MountOwnership
+from logfs.fs.nodes import MountOwnership, TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
@@ -350,6 +351,9 @@ def _mount(
             "was_clean": store.was_clean,
         }
         operations.kept_by = lambda: session.kept_by
+        if options.access_log is not None:
+            name_of = partial(_name_of, operations)
+            operations.access_log = AccessLog(options.access_log, clock.now_ms, name_of)
         operations.kernel_cache = KernelCache(loaded_hooks)
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
@@ -359,12 +363,25 @@ def _mount(
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
     finally:
+        if operations.access_log is not None:
+            operations.access_log.close()
         session.close(unmount=is_served)
         if not store.read_only:  # while the directory is still ours
             forget_socket(store.disk)
     if session.is_handed_over:
         return HANDED_OVER
     return 0 if is_served else 1
+
+
+def _name_of(operations: Operations, inode: int) -> str | None:
+    """Return the name of an inode for the access log, "." for the root; None: not known."""
+    try:
+        node = operations.inodes.node(inode)
+    except LogfsError:
+        return None
+    if isinstance(node, TopicNode):
+        return node.name or "."
+    return None if node.partition is None else str(node.partition.topic_partition)
 
 
 async def _serve(
@@ -383,6 +400,8 @@ async def _serve(
             nursery.start_soon(ControlServer(commands.run).run, listener)
         nursery.start_soon(_handle_signals, operations, session, supervisor, nursery)
         nursery.start_soon(operations.tasks.run)
+        if operations.access_log is not None:
+            nursery.start_soon(operations.access_log.run)
         nursery.start_soon(operations.follow_reads.queues.run)
         nursery.start_soon(wake_readers, operations.hooks, operations.follow_reads.queues)
         nursery.start_soon(operations.cpu_latency.run)

@@ -27,6 +27,7 @@ from pyfuse3 import (
 )
 
 from logfs.errors import LogfsError, NoSuchTopicError, ReadOnlyError
+from logfs.fs.accesslog import AccessLog
 from logfs.fs.cpulatency import CpuLatency
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import (
@@ -95,6 +96,7 @@ class Operations(pyfuse3.Operations):
         self.is_initialized = trio.Event()
         self.translator = Translator()
         self.request_counts = RequestCounts()
+        self.access_log: AccessLog | None = None
         self._notes = RequestNotes()
         self._store = store
         self.tree = tree
@@ -183,6 +185,8 @@ class Operations(pyfuse3.Operations):
         node = await self.lookups.find(parent, name)
         entry = await self._entry(node)
         self.inodes.count(node)
+        if self.access_log is not None:
+            self.access_log.note_lookup(parent_inode, name, node.ino)
         return entry
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:

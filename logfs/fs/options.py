@@ -21,6 +21,10 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
                        port; the daemon logs which
     no_topic_metrics   metrics of all topics together instead of each: no topic names appear, and
                        a scrape stays small with thousands of topics
+    access_log=FILE    a line of JSON for each open, creation, change and removal, and for each
+                       command that changes something: time, user, process, program, operation,
+                       name, result. At most 4000 lines a second; FILE is opened again after a
+                       rotation
     endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
                        $AWS_ENDPOINT_URL, else the cloud of the address
     region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
@@ -156,6 +160,7 @@ class MountOptions:
         cache_dir: Where a read-only mount keeps its positions; None for the default.
         isolation_level: Which records readers see.
         metrics: Where metrics are served; None: nowhere.
+        access_log: The file of the access log; None: none is kept.
         endpoint: The server of an object store; None for that of the environment.
         region: The region of its bucket; None for that of the environment.
         fsname: The device that /proc/mounts shows; None for the data directory.
@@ -184,6 +189,7 @@ class MountOptions:
     cache_dir: str | None = None
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     metrics: MetricsAddress | None = None
+    access_log: str | None = None
     endpoint: str | None = None
     region: str | None = None
     fsname: str | None = None
@@ -316,6 +322,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "umask": _parse_octal,
     "fsname": _parse_text,
     "cache_dir": _parse_path,
+    "access_log": _parse_path,
     "endpoint": _parse_endpoint,
     "region": _parse_text,
     "config": _parse_path,

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pyfuse3 import EntryAttributes, FUSEError, StatvfsData
 
+from logfs.fs.accesslog import AccessLog
 from logfs.fs.errnos import Translator
 from logfs.fs.nodes import FileAttributes, Node
 
@@ -42,10 +43,12 @@ class RequestHandlers(Protocol):
     Attributes:
         translator: Knows the errnos, and what to log.
         request_counts: The number of replies.
+        access_log: Notes requests; None: none is kept.
     """
 
     translator: Translator
     request_counts: RequestCounts
+    access_log: AccessLog | None
 
 
 SelfT = TypeVar("SelfT", bound=RequestHandlers)
@@ -66,12 +69,18 @@ def request_handler(
             result = await handler(self, *args, **kwargs)
         except FUSEError as error:
             self.request_counts.failed[request, error.errno] += 1
+            if self.access_log is not None:
+                self.access_log.note_request(request, args, error.errno)
             raise
         except Exception as error:  # noqa: BLE001 - see above
             number = self.translator.translate(request, error)
             self.request_counts.failed[request, number] += 1
+            if self.access_log is not None:
+                self.access_log.note_request(request, args, number)
             raise FUSEError(number) from None
         self.request_counts.done[request] += 1
+        if self.access_log is not None:
+            self.access_log.note_request(request, args, 0)
         return result
 
     return answer

@@ -7,6 +7,7 @@ from pyfuse3 import FUSEError
 import logfs.fs.mount  # noqa: F401 - so that every error there is has been defined
 from logfs import errors
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
+from logfs.fs.accesslog import AccessLog
 from logfs.fs.errnos import ERRNOS, StaleError, Translator, errno_of
 from logfs.fs.replies import RequestCounts, request_handler
 
@@ -57,6 +58,7 @@ class Handlers:
     def __init__(self) -> None:
         self.translator = Translator()
         self.request_counts = RequestCounts()
+        self.access_log: AccessLog | None = None
 
     @request_handler
     async def fails(self, error: Exception) -> int:
