@@ -1,11 +1,14 @@
 """A mirror and a forward on a file system that is full, or loses what was not synced."""
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from logfs.log.forwardfile import ForwardFile, read_notes
+from logfs.machine.disks import disk_of
 from logfs.records.record import Record
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
@@ -13,7 +16,7 @@ from tests.kafka.forwards import check_forwarded, make
 from tests.kafka.mirrors import RunningMirror, plan_for, stored
 from tests.log.verifying import check
 from tests.loopdevices import LoopDevice, loop_device
-from tests.mounting import COMMAND, logfs, output
+from tests.mounting import COMMAND, logfs
 from tests.processes import Process, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.allow_log("")]
@@ -68,15 +71,19 @@ def test_after_a_power_cut_a_mirror_fetches_what_the_disk_has_lost(
     topic, address = "cut-off", f"kafka://{shared_broker.bootstrap}"
     client.create_topic(topic)
     words = ("mirror", str(data), topic, "--from", address, *QUICK)
+    lost = 0
     for number in range(3):
         before = len(stored(data / f"{topic}-0"))
         client.produce(topic, large(300, 300 * number))
         process = Process("mirror", tmp_path / "log")
         process.start([*COMMAND, *words])
         wait_until(lambda b=before: len(stored(data / f"{topic}-0")) > b, "something was fetched")  # type: ignore[misc]
+        fetched = len(stored(data / f"{topic}-0"))
         device.go_away()
         process.kill()
         device.remount()
+        lost += len(stored(data / f"{topic}-0")) < fetched
+    assert lost, "everything was durable before the power cut"
     logfs(*words, "--until", "now")
     assert stored(data / f"{topic}-0") == stored(shared_broker.partition(topic))
     logfs("verify", data)
@@ -84,26 +91,45 @@ def test_after_a_power_cut_a_mirror_fetches_what_the_disk_has_lost(
 
 @pytest.mark.long
 def test_after_a_power_cut_a_forward_whose_note_is_older_sends_every_record_once(
-    shared_broker: Broker, client: Client, device: LoopDevice, data: Path, tmp_path: Path
+    forgetful: Broker, device: LoopDevice, data: Path, tmp_path: Path
 ) -> None:
-    topic, number = "cut-short", 0
+    topic, number, older = "cut-short", 0, 0
+    client = Client(forgetful.bootstrap)
     client.create_topic(topic)
     make(data, topic)
-    words = ("forward", f"{data}/{topic}", "--to", f"kafka://{shared_broker.bootstrap}", *QUICK)
+    words = ("forward", f"{data}/{topic}", "--to", f"kafka://{forgetful.bootstrap}", *QUICK)
     for _ in range(4):
         process = Process("forward", tmp_path / "log")
+        append(data, topic, number)
         process.start([*COMMAND, *words])
-        for _ in range(3):
-            logfs(
-                "append",
-                f"{data}/{topic}/0",
-                data=b"".join(b"%d\n" % (number + n) for n in range(50)),
-            )
-            number += 50
-            output("sync", "--file-system", data)
-            wait_until(lambda n=number: client.latest(topic) >= n, "they were sent")  # type: ignore[misc]
+        wait_until(lambda n=number: client.latest(topic) >= n + 50, "the first were sent")  # type: ignore[misc]
+        append(data, topic, number + 50)
+        number += 100
+        wait_until(lambda n=number: client.latest(topic) >= n, "all were sent")  # type: ignore[misc]
         device.go_away()
         process.kill()
         device.remount()
+        older += noted(data, f"{topic}-0") < number
+    assert older, "every note was durable before the power cut"
     logfs(*words, "--until", "now")
     assert len(check_forwarded(client, data, topic)) == number == client.latest(topic)
+
+
+def append(data: Path, topic: str, first: int) -> None:
+    """Append records that a broker soon forgets the producer of, in a process of its own."""
+    rows: list[dict[str, object]] = [
+        {"timestamp": START_MS + n, "key": None, "value": f"{n}", "headers": []}
+        for n in range(first, first + 50)
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    logfs("append", "--durable", f"{data}/{topic}/0.jsonl", data=lines.encode())
+
+
+def noted(data: Path, directory: str) -> int:
+    """Return up to which offset a note says that records were acknowledged."""
+    disk = disk_of(str(data))
+    (note,) = read_notes(disk, directory)
+    file = ForwardFile.open(disk, f"{directory}/{note.name}")
+    position = file.position(0)
+    file.close()
+    return 0 if position is None else position.next_offset

@@ -309,7 +309,8 @@ def test_records_that_the_source_has_lost_are_cut_after_a_copy(
     broker.stop()
     before = broker.copy_data(broker.directory / "before")
     broker.start()  # each start begins a leader epoch
-    Client(broker.bootstrap).produce("diverging", records(50, 100))
+    for first in range(100, 150, 10):  # small batches: a wrong cut would keep some of them
+        Client(broker.bootstrap).produce("diverging", records(10, first))
     with RunningMirror(data, plan_for(broker.bootstrap, "diverging")) as running:
         running.wait_for("diverging", 150)
     broker.stop()
