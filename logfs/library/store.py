@@ -131,7 +131,10 @@ class Store(Closeable):
             partitions: Their number; None: ``num.partitions`` of the daemon, or 1.
 
         Raises:
-            TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.
+            TopicExistsError: There is a topic of that name.
+            IllegalTopicNameError, InvalidConfigError: A name or a value is not one of Kafka's.
+            LockedError: Another process that is not a daemon owns the directory.
+            OSError: The disk failed or is full.
         """
         settings = dict(config or {})
         self._writer.change_topics(lambda topics: topics.create_topic(topic, partitions, settings))
@@ -140,7 +143,9 @@ class Store(Closeable):
         """Delete a topic with all its records; programs that have it open can still read it.
 
         Raises:
-            NoSuchTopicError, LockedError, OSError.
+            NoSuchTopicError: There is no such topic.
+            LockedError: Another process that is not a daemon owns the directory.
+            OSError: The disk failed.
         """
         self._writer.change_topics(lambda topics: topics.delete_topic(topic))
 
@@ -152,7 +157,8 @@ class Store(Closeable):
         Raises:
             TopicExistsError: There is a topic of that name.
             NoSuchTopicError: No deleted topic of that name is left.
-            LockedError, OSError.
+            LockedError: Another process that is not a daemon owns the directory.
+            OSError: The disk failed.
         """
         self._writer.change_topics(lambda topics: topics.undelete_topic(topic))
 
