@@ -25,7 +25,7 @@ KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast test-long check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb clean
+.PHONY: help demo test test-fast test-long check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -90,6 +90,11 @@ dist: system-packages ## the source distribution, a wheel, and hashes of what th
 deb: system-packages ## a Debian package of this release, in dist/, with all of PyPI's in it: EXTRAS=arrow
 	@.ci/system-packages deb
 	@EXTRAS='$(EXTRAS)' WHEEL='$(WHEEL)' .ci/deb
+
+image: system-packages ## an OCI image that mounts, for podman and in dist/: sudo make image EXTRAS=remote
+	@.ci/system-packages deb
+	@.ci/system-packages image
+	@EXTRAS='$(EXTRAS)' WHEEL='$(WHEEL)' DEB='$(DEB)' .ci/image
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
