@@ -25,6 +25,7 @@ from logfs.fs.nodes import (
 )
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.quotas import WriterLimits
 from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.following.followed import AnyLog
 from logfs.log.lines.notes import NO_SLOT, WriteNotes
@@ -156,6 +157,7 @@ class FileHandle:
         is_cached: The kernel caches its bytes.
         is_passed: The kernel reads it itself; see ``passthrough``.
         is_served: The native thread applies its writes; see ``nativewrites``.
+        limits: Those of its user; None: there are none.
         never_waits: It was opened with O_NONBLOCK.
         notes: What its writes note, which outlives the daemon; None: nothing does.
         syncs: Every write is durable when it returns.
@@ -177,6 +179,7 @@ class FileHandle:
         "is_cached",
         "is_passed",
         "is_served",
+        "limits",
         "never_waits",
         "node",
         "notes",
@@ -217,6 +220,7 @@ class FileHandle:
         self._is_written_since = False
         self._syncs_in_a_row = 0
         self.is_served = False
+        self.limits: WriterLimits | None = None
         self._native_writes = 0
 
     @property
@@ -303,7 +307,11 @@ class FileHandle:
             writer = self._make_writer()
         self._has_written = True
         try:
+            if self.limits is not None:
+                self.limits.admit(len(data))
             accepted = writer.write(data, now_ms, slot)
+            if self.limits is not None:
+                self.limits.spend(accepted)
         except _REFUSED_LINE as error:
             # The program gets the error, and its earlier lines are safe; the daemon logs where.
             name, text = str(self.partition.topic_partition), str(error)
@@ -356,13 +364,13 @@ class FileHandle:
 
     @property
     def has_rate(self) -> bool:
-        """Whether the topic has a quota for the rate of appends."""
-        return self._log.config.logfs_quota_producer_byte_rate > 0
+        """Whether the rate of appends may have a quota."""
+        return self.limits is not None or self._log.config.logfs_quota_producer_byte_rate > 0
 
     @property
     def may_be_served(self) -> bool:
         """Whether the native thread may apply writes."""
-        return not (self.syncs or self.has_long_line)
+        return not (self.syncs or self.has_long_line or self.limits is not None)
 
     def _note_native_writes(self) -> None:
         if self._writer is not None:

@@ -37,6 +37,7 @@ from logfs.fs.nodes import (
 )
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.quotas import Quotas
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.throttling import Throttling
 from logfs.fs.tree import Tree
@@ -75,6 +76,7 @@ class OpenFiles:
         syncs: Make every write durable before it returns (mount option ``sync``).
         inodes: The nodes of files that an earlier daemon has opened.
         kept: What is noted of open files for a later daemon.
+        quotas: The limits of users.
         hooks: Answer reads without Python; None where they were not built.
         note_ahead: Called when the hooks have answered reads.
 
@@ -98,6 +100,7 @@ class OpenFiles:
         *,
         inodes: InodeTable[Node],
         kept: KeptNodes,
+        quotas: Quotas,
         syncs: bool,
         hooks: Hooks | None = None,
         note_ahead: Callable[[], None] = lambda: None,
@@ -116,6 +119,7 @@ class OpenFiles:
         self._syncs = syncs
         self._inodes = inodes
         self._kept = kept
+        self._quotas = quotas
         self.writers: dict[int, LineWriter] = {}
         self._files = HandleTable(self._restore)
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
@@ -131,13 +135,16 @@ class OpenFiles:
         """Return all open files. Any thread."""
         return self._files.all()
 
-    async def open(self, node: FileNode, flags: int, request: int = 0) -> tuple[int, FileHandle]:
+    async def open(
+        self, node: FileNode, flags: int, request: int = 0, caller: int = 0
+    ) -> tuple[int, FileHandle]:
         """Open a file whose flags have been checked.
 
         Args:
             node: The inode.
             flags: Of open(2).
             request: The number of the request, 0 if it is not known.
+            caller: The user that opens it.
 
         Returns:
             The number of the open file, and the file.
@@ -171,7 +178,7 @@ class OpenFiles:
         file.pass_through(self._passthrough)
         number = self._files.add(file, request)
         self._begin(number, file)
-        self._serve(number, file)
+        self._serve(number, file, caller)
         return number, file
 
     def _begin(self, number: int, file: FileHandle) -> None:
@@ -191,9 +198,11 @@ class OpenFiles:
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
 
-    def _serve(self, number: int, file: FileHandle) -> None:
+    def _serve(self, number: int, file: FileHandle, caller: int) -> None:
         """Have the native thread serve a file that appends, whose writer stays from now on."""
         if file.appends and isinstance(file.node, PlainNode):
+            topic = file.partition.topic_partition.topic
+            file.limits = self._quotas.limits_of(caller, topic, self._monotonic_s)
             self.native.open(number, file)
 
     def _restore(self, number: int) -> FileHandle:
@@ -215,7 +224,7 @@ class OpenFiles:
         writer = self.writers.pop(number, None)
         if writer is not None:
             file.resume(writer)
-        self._serve(number, file)
+        self._serve(number, file, opened.uid)
         return file
 
     async def restore_all(self, numbers: Iterable[int]) -> None:
@@ -384,6 +393,8 @@ class OpenFiles:
         with self.throttling.writer() as ended:
             accepted = await self._write(file, data, slot)
             await self.throttling.wait(log, log.throttle_mark, ended)
+            if file.limits is not None:
+                await self.throttling.wait(file.limits, file.limits.throttle_mark, ended)
         return accepted
 
     async def _write(self, file: FileHandle, data: bytes, slot: int) -> int:

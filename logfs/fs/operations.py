@@ -130,6 +130,7 @@ class Operations(pyfuse3.Operations):
             clock,
             inodes=self.inodes,
             kept=self._kept,
+            quotas=self._quotas,
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
@@ -535,7 +536,7 @@ class Operations(pyfuse3.Operations):
         number, file = request, self.files.resumed(request)
         if file is None:
             self._quotas.check_open(caller)
-            number, file = await self.files.open(node, flags, request)
+            number, file = await self.files.open(node, flags, request, caller)
             self._quotas.note_opened(caller, "file", number)
             self._kept.note(node)  # it may be another sealed file now: one that stays cached
             self.journal.opened(number, node.ino, flags, caller)

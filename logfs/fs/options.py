@@ -38,6 +38,9 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
                        limits for users of the mount: partitions of all topics of a user, the value
                        of max.message.bytes (both EDQUOT), open files of a user (EMFILE). Default
                        1000, 104857600 and 20000; no limits for root and the daemon's user
+    user_max_bytes=N, user_max_byte_rate=N
+                       the same for the logs of all topics of a user together (EDQUOT), and for the
+                       bytes a second that a user writes (the write returns later); default: none
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     config=FILE        more options from a file, as --config-file; those given here override it
@@ -170,6 +173,8 @@ class MountOptions:
         kernel: Options for the kernel.
         user_max_partitions: The most partitions that topics of one user have.
         user_max_open_files: The most files and directories that one user has open.
+        user_max_bytes: The most bytes that topics of one user have; None: no limit.
+        user_max_byte_rate: The most bytes a second that one user writes; None: no limit.
         user_max_message_bytes: The most that a user can set ``max.message.bytes`` to.
         store: The settings of the store.
     """
@@ -200,6 +205,8 @@ class MountOptions:
     user_max_partitions: int = USER_MAX_PARTITIONS
     user_max_open_files: int = USER_MAX_OPEN_FILES
     user_max_message_bytes: int = USER_MAX_MESSAGE_BYTES
+    user_max_bytes: int | None = None
+    user_max_byte_rate: int | None = None
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
 
 
@@ -316,6 +323,12 @@ def _parse_limit(text: str) -> int:
     return int(text)
 
 
+def _parse_rate(text: str) -> int:
+    if not _parse_limit(text):
+        raise ValueError("expected at least 1")
+    return int(text)
+
+
 _VALUES: dict[str, Callable[[str], object]] = {
     "uid": _parse_user,
     "gid": _parse_group,
@@ -333,6 +346,8 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "user_max_partitions": _parse_limit,
     "user_max_open_files": _parse_limit,
     "user_max_message_bytes": _parse_limit,
+    "user_max_bytes": _parse_limit,
+    "user_max_byte_rate": _parse_rate,
 }
 
 
@@ -383,6 +398,11 @@ def option_words(options: MountOptions) -> list[str]:
         words.append(f"user_max_open_files={options.user_max_open_files}")
     if options.user_max_message_bytes != USER_MAX_MESSAGE_BYTES:
         words.append(f"user_max_message_bytes={options.user_max_message_bytes}")
+    for name, value in (
+        ("user_max_bytes", options.user_max_bytes),
+        ("user_max_byte_rate", options.user_max_byte_rate),
+    ):
+        words += [] if value is None else [f"{name}={value}"]
     if options.isolation_level is not IsolationLevel.READ_UNCOMMITTED:
         words.append(f"isolation.level={options.isolation_level}")
     return words + [f"{key}={value}" for key, value in options.store.overrides().items()]

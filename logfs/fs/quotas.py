@@ -3,6 +3,8 @@
     user_max_partitions=N       partitions of a topic, and of all topics of one owner together
     user_max_message_bytes=N    the value of max.message.bytes
     user_max_open_files=N       files and directories of the mount that a user has open
+    user_max_bytes=N            bytes of the logs of all topics of one owner together, on this disk
+    user_max_byte_rate=N        bytes a second that a user writes to files of the mount
 
 A record is in memory as a whole when it is appended and when it is read. A partition is a directory
 with a dozen files. An open file takes a few KiB of the daemon; one below ``.segments`` or with an
@@ -10,7 +12,9 @@ unfinished line also takes a descriptor. ``logfs topic create`` and ``alter`` ha
 """
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
 
 from logfs.config import TOPIC_KEYS
 from logfs.errors import QuotaExceededError
@@ -18,9 +22,67 @@ from logfs.fs.errnos import RefusedError, TooManyOpenFilesError
 from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
 from logfs.log.following.store import AnyStore
+from logfs.log.quotas import TopicUsage
 
 _MESSAGE_BYTES = "max.message.bytes"
 _QUOTA_KEYS = "logfs.quota."
+
+
+class WriterLimits:
+    """The limits of an open file that appends, for its user. Any thread.
+
+    The rate is that of ``logfs.quota.producer.byte.rate``, for the bytes that are written.
+
+    Args:
+        owner: The owner of the topic.
+        stored: What the topics of the owner have together.
+        max_bytes: How much that may be; None: there is no limit.
+        written: What the user writes.
+        rate: How many bytes a second; None: there is no limit.
+        clock_s: Seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        owner: int,
+        stored: TopicUsage,
+        max_bytes: int | None,
+        written: TopicUsage,
+        rate: int | None,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._owner = owner
+        self._stored = stored
+        self._max_bytes = max_bytes
+        self._written = written
+        self._rate = rate
+        self._clock_s = clock_s
+
+    def admit(self, size_bytes: int) -> None:
+        """Let a write append so many bytes; raise QuotaExceededError if it may not."""
+        if self._max_bytes is not None:
+            what = f"the topics of user {self._owner}"
+            self._stored.admit(what, size_bytes, self._max_bytes, "the mount option user_max_bytes")
+
+    def spend(self, size_bytes: int) -> None:
+        """Note bytes that were written."""
+        if self._rate is not None:
+            self._written.spend(size_bytes, self._rate, self._clock_s())
+
+    @property
+    def throttle_mark(self) -> int:
+        """The mark of a write that was applied just now, for ``throttle_s``."""
+        return self._written.spent_bytes
+
+    def throttle_s(self, mark: int) -> float:
+        """Return how many seconds the writer still has to wait."""
+        if self._rate is None:
+            return 0.0
+        return self._written.wait_s(mark, self._rate, self._clock_s())
+
+    def note_throttled(self, seconds: float) -> None:
+        """Count a write whose writer had to wait."""
+        self._written.note_wait(seconds)
 
 
 class Quotas:
@@ -41,6 +103,32 @@ class Quotas:
         self._unlimited = {0, os.getuid()}
         self._open: Counter[int] = Counter()  # by user
         self._users: dict[tuple[str, int], int] = {}  # by kind and number of the handle
+        self._stored: dict[int, TopicUsage] = {}  # by owner
+        self._written: defaultdict[int, TopicUsage] = defaultdict(TopicUsage)  # by user
+
+    def limits_of(
+        self, caller: int, topic: str, clock_s: Callable[[], float]
+    ) -> WriterLimits | None:
+        """Return the limits of a user that opens a file of a topic to append; None: it has none."""
+        options = self._options
+        max_bytes, rate = options.user_max_bytes, options.user_max_byte_rate
+        if caller in self._unlimited or (max_bytes is None and rate is None):
+            return None
+        owner = self._ownership.of_directory(topic)[1]
+        stored = self._stored.get(owner)
+        if stored is None:
+            stored = self._stored[owner] = TopicUsage(partial(self._bytes_of, owner))
+        if owner in self._unlimited:
+            max_bytes = None
+        return WriterLimits(owner, stored, max_bytes, self._written[caller], rate, clock_s)
+
+    def _bytes_of(self, owner: int) -> int:
+        """Return what the topics of a user have together."""
+        return sum(
+            log.local_bytes
+            for log in self._store.all_partitions()
+            if self._ownership.of_directory(log.topic_partition.topic)[1] == owner
+        )
 
     def check_partitions(self, caller: int, topic: str, partitions: int, owner: int) -> None:
         """Refuse a number of partitions for a topic that exists or is to be created.

@@ -10,14 +10,26 @@ the one that is throttled, and those of other partitions of the topic wait for t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import trio
 
 from logfs.fs.interrupts import InterruptWatch
-from logfs.log.partition import PartitionLog
 
 _STEP_S = 1.0
 """The quota is looked at again after so long: it may have been changed."""
+
+
+class Rate(Protocol):
+    """A partition, or the limits of a user; see ``PartitionLog``."""
+
+    def throttle_s(self, mark: int) -> float:
+        """Return how many seconds the writer of a request still has to wait."""
+        ...
+
+    def note_throttled(self, seconds: float) -> None:
+        """Count an append whose writer had to wait."""
+        ...
 
 
 class Throttling:
@@ -46,16 +58,16 @@ class Throttling:
             finally:
                 self._waits.remove(ended)
 
-    async def wait(self, log: PartitionLog, mark: int, ended: trio.Event | None = None) -> None:
-        """Return once the rate of a topic allows it.
+    async def wait(self, rate: Rate, mark: int, ended: trio.Event | None = None) -> None:
+        """Return once a rate allows it.
 
         Args:
-            log: The partition.
+            rate: The partition, or the limits of the user.
             mark: Its ``throttle_mark`` after the append.
             ended: Ends the wait when it is set.
         """
         waited_s = 0.0
-        while not self._is_over and (left_s := log.throttle_s(mark)) > 0:
+        while not self._is_over and (left_s := rate.throttle_s(mark)) > 0:
             step_s = min(left_s, _STEP_S)
             waited_s += step_s
             if ended is None:
@@ -65,7 +77,7 @@ class Throttling:
                 await ended.wait()
                 break
         if waited_s:
-            log.note_throttled(waited_s)
+            rate.note_throttled(waited_s)
 
     def end(self) -> None:
         """End all waits: the mount stops."""

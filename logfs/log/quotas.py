@@ -52,8 +52,16 @@ class TopicUsage:
         self._debt_bytes = 0.0
         self._debt_at_s = 0.0
 
-    def admit(self, topic: str, size_bytes: int, limit: int) -> None:
+    def admit(
+        self, what: str, size_bytes: int, limit: int, name: str = "logfs.quota.bytes"
+    ) -> None:
         """Let a request append so many bytes.
+
+        Args:
+            what: What has the quota, for the error.
+            size_bytes: What the request adds.
+            limit: What it may have.
+            name: Of the limit.
 
         All partitions are measured only when the bytes admitted since the last time may have
         reached the limit. So requests to several partitions at one moment may exceed it, each by
@@ -70,9 +78,9 @@ class TopicUsage:
                 if known + size_bytes > limit:
                     self.refused += 1
                     raise QuotaExceededError(
-                        f"topic {topic}: no room in its quota (it has {known} bytes; "
-                        f"logfs.quota.bytes={limit}). 'logfs trim' makes room; retention.bytes "
-                        "and retention.ms keep it; 'logfs topic alter' sets another quota"
+                        f"{what}: no room in the quota ({known} bytes are used; {name}={limit}). "
+                        "'logfs trim' makes room; retention.bytes and retention.ms keep it; a "
+                        "larger quota allows more"
                     )
             self._admitted_bytes += size_bytes
 

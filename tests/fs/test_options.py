@@ -94,6 +94,7 @@ def test_options_of_mount_alone_are_ignored(text: str) -> None:
         ("create=yes", "it takes no value"),
         ("user_max_partitions=many", "expected a number, as 1000"),
         ("user_max_message_bytes=-1", "expected a number, as 1000"),
+        ("user_max_byte_rate=0", "expected at least 1"),
         ("uid=nobody-of-this-name", "expected the name of a user, or a number"),
         ("gid=nobody-of-this-name", "expected the name of a group, or a number"),
         ("uid=4294967295", "expected the name of a user, or a number"),

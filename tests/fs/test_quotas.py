@@ -3,8 +3,10 @@
 import errno
 
 import pytest
+import trio
+from trio.testing import MockClock
 
-from tests.fs.world import World, refused
+from tests.fs.world import APPEND, World, refused
 
 ALICE, BOB = 1001, 1002
 LIMITS = "user_max_partitions=5,user_max_message_bytes=2000000,user_max_open_files=3"
@@ -107,3 +109,36 @@ async def test_only_users_without_limits_set_the_quotas_of_topics(limited: World
     assert await refused(limited.operations.removexattr(topic.st_ino, key, limited.user)) == (
         errno.EPERM
     )
+
+
+@pytest.mark.expect_log("the topics of user 1001: no room in the quota")
+async def test_the_logs_of_a_user_together_have_a_limit() -> None:
+    world = World(options="user_max_bytes=1000")
+    become(world, ALICE)
+    await world.mkdir("a")
+    await world.mkdir("b")
+    await world.append("a/0", b"x" * 500 + b"\n")
+    handle = await world.open("b/0", APPEND)
+    assert await refused(world.write(handle, b"x" * 500 + b"\n")) == errno.EDQUOT
+    assert await world.write(handle, b"y\n") == 2
+    become(world, BOB)
+    await world.mkdir("c")
+    await world.append("c/0", b"x" * 900 + b"\n")
+    become(world, 0)
+    await world.append("b/0", b"x" * 900 + b"\n")
+
+
+async def test_a_user_that_writes_too_fast_waits(autojump_clock: MockClock) -> None:
+    world = World(options="user_max_byte_rate=100")
+    become(world, ALICE)
+    await world.mkdir("a")
+    handle, other = await world.open("a/0", APPEND), await world.open("a/0.tsv", APPEND)
+    await world.write(handle, b"x" * 99 + b"\n")
+    with trio.move_on_after(50) as patience:
+        await world.write(other, b"x" * 99 + b"\n")
+    assert patience.cancelled_caught
+    assert await world.cat("a/0") == 2 * (b"x" * 99 + b"\n")
+    world.clock.advance(3)
+    assert await world.write(handle, b"x\n") == 2
+    become(world, 0)
+    assert await world.write(await world.open("a/0", APPEND), b"x" * 1000 + b"\n") == 1001

@@ -61,7 +61,7 @@ def full() -> Directory:
 
 def test_partitions_have_no_more_than_the_quota_together(full: Directory) -> None:
     for number in (0, 1):
-        with pytest.raises(QuotaExceededError, match=r"topic web: no room in its quota"):
+        with pytest.raises(QuotaExceededError, match=r"topic web: no room in the quota"):
             full.writer(number).write(LINE, START_MS)
     assert full.used == 3 * BATCH_BYTES
 

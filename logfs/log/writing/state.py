@@ -200,7 +200,7 @@ class PartitionState(_WrittenState, ReadableState):
         """Let a new request append so many bytes of batches; raise QuotaExceededError if not."""
         limit = self.config.logfs_quota_bytes
         if limit >= 0:
-            self.usage.admit(self.topic_partition.topic, size_bytes, limit)
+            self.usage.admit(f"topic {self.topic_partition.topic}", size_bytes, limit)
 
     def check_writable(self) -> None:
         """Raise the error that an append would meet before it touches the disk.
