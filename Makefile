@@ -124,7 +124,7 @@ connector: kafka spark
 	@$(PYTHON) -m tests.spark.connector.jars
 
 # The package is installed editable: a change of Python takes effect at once, these need a new build.
-$(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxd pxi h) $(addprefix logfs/disk/*., pyx h) $(addprefix logfs/log/writing/*., pyx pxd pxi h) $(addprefix logfs/fs/native/*., c h))
+$(VENV)/.installed: pyproject.toml setup.py logfs/log/reading/_cursor.h $(wildcard $(addprefix logfs/records/*., pyx pxd pxi h) $(addprefix logfs/disk/*., pyx h) $(addprefix logfs/log/writing/*., pyx pxd pxi h) $(addprefix logfs/fs/native/*., c h))
 	@.ci/system-packages
 	@echo "logfs: setting up $(VENV), about a minute the first time"
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)

@@ -58,8 +58,12 @@ def extensions() -> list[Extension]:
     hooks = Extension(
         "logfs.fs._hooks",
         [str(path) for path in sorted(Path("logfs/fs/native").glob("*.c"))],
-        depends=[str(path) for path in Path("logfs/fs/native").glob("*.h")],
-        extra_compile_args=["-O2", *flags],
+        depends=[
+            *(str(path) for path in Path("logfs/fs/native").glob("*.h")),
+            *(str(path) for path in Path("logfs/records").glob("*.h")),
+            *("logfs/log/reading/_cursor.h", "logfs/log/writing/_served.h"),
+        ],
+        extra_compile_args=["-O3", *flags],
         libraries=["dl"],
         optional=True,
     )

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from logfs.disk.remote.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
+from logfs.fs.nativereads import NativeReads
 from logfs.log.reading.files import GrowingFile
 
 WINDOW_BYTES = 1024 * 1024
@@ -30,6 +31,12 @@ PLACES = 32
 LARGEST_BYTES = 64 * 1024
 """Larger reads are worth their request."""
 _IN_A_ROW = 2
+_AT_THE_END = 4
+"""As ``_IN_A_ROW``, for a read that ended early: most programs read once more, and close."""
+_WORTH_GIVING = 4096
+"""A place from which fewer bytes were read without Python is not given again soon."""
+_AFTER_USELESS = 16
+"""How many reads later, or windows."""
 _IDLE_S = 1.0
 """How long a window is kept for a file that is not read."""
 _AFTER_COLD = 64
@@ -115,10 +122,11 @@ class ReadAhead:
         reader: Reads the file.
         given: Called with how many bytes were read without Python.
         windows: The memory of all files.
+        native: Reads without Python where that is possible; None: nowhere.
     """
 
     __slots__ = (
-        *("_end", "_given", "_handle", "_in_a_row", "_kept", "_hooks"),
+        *("_end", "_given", "_handle", "_in_a_row", "_in_order", "_kept", "_hooks", "_native"),
         *("_next", "_put", "_reader", "_size", "_window", "_windows"),
     )
 
@@ -129,8 +137,10 @@ class ReadAhead:
         reader: GrowingFile,
         given: Callable[[int], None],
         windows: Windows,
+        native: NativeReads | None = None,
     ) -> None:
         self._hooks = hooks
+        self._native = native
         self._handle = handle
         self._reader = reader
         self._given = given
@@ -138,6 +148,7 @@ class ReadAhead:
         self._next = 0  # where the last reply ended
         self._size = 0  # what it was asked for
         self._in_a_row = 0
+        self._in_order = 0  # reads that began where the one before ended
         self._window: _Window | None = None  # in which bytes were put ahead
         self._put = 0  # how many, from _next on
         self._end = 0  # where they end in it
@@ -152,6 +163,8 @@ class ReadAhead:
         Raises:
             CorruptRecordError: The first byte does not decode.
         """
+        if self._native is not None and self._native.is_given:
+            self._take_place(self._native)
         left = self._take_back()
         if offset == self._next and left:
             return self._go_on(offset, size, left)
@@ -161,6 +174,8 @@ class ReadAhead:
                 self._reader.begin_anew()
             self._in_a_row = 0
         elif self._in_a_row >= _IN_A_ROW and size <= min(LARGEST_BYTES, self._windows.size_bytes):
+            if self._native is not None and self._in_order >= _IN_A_ROW:
+                return None  # then the place is given
             return self._read_ahead(offset, size)
         return None
 
@@ -168,7 +183,12 @@ class ReadAhead:
         """Note a read that was made without read-ahead."""
         is_next = offset == self._next and size == self._size and got == size
         self._in_a_row = self._in_a_row + 1 if is_next else min(self._in_a_row, 0)
+        self._in_order = self._in_order + 1 if offset == self._next else min(self._in_order, 0)
         self._next, self._size = offset + got, size
+        needed = _IN_A_ROW if got == size else _AT_THE_END
+        native = self._native
+        if native is not None and self._in_order >= needed and not native.give(self._next):
+            self._in_order = -_AFTER_USELESS
 
     def leave(self) -> bool:
         """Give up the window; bytes that the program has not read are read again later.
@@ -187,14 +207,23 @@ class ReadAhead:
 
     def close(self) -> None:
         """Give up everything, before the file is closed."""
+        if self._native is not None and self._native.is_given:
+            self._take_place(self._native)
         self._take_back()
         self._leave_window()
+
+    def _take_place(self, native: NativeReads) -> None:
+        size = native.take()
+        self._next += size
+        if size < _WORTH_GIVING:
+            self._in_order = -_AFTER_USELESS
 
     def _read_ahead(self, offset: int, size: int) -> memoryview | None:
         window = self._windows.take(self)
         if window is None:
             return None
         self._window = window
+        self._in_order += 1
         got = self._reader.read_into(window.view[: len(window.view) // size * size], offset)
         if self._reader.would_block:
             self._in_a_row = -_AFTER_COLD

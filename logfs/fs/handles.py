@@ -11,8 +11,10 @@ import trio
 
 from logfs.disk.remote.overlay import has_store
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.fs.ahead import ReadAhead, ReadAheadHooks, Windows
+from logfs.fs.ahead import ReadAhead, Windows
 from logfs.fs.errnos import RefusedError
+from logfs.fs.hooks import Hooks
+from logfs.fs.nativereads import NativeReads
 from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
@@ -272,15 +274,22 @@ class FileHandle:
             node.stays_cached = True
 
     def read_ahead(
-        self, hooks: ReadAheadHooks, number: int, windows: Windows, note: Callable[[], None]
+        self,
+        hooks: Hooks,
+        number: int,
+        windows: Windows,
+        note: Callable[[], None],
+        *,
+        reads_natively: bool,
     ) -> None:
-        """Read ahead for small reads, except of ``.follow`` names and logs that others write.
+        """Read without Python where possible, except ``.follow`` names and logs that others write.
 
         Args:
             hooks: Answer the reads.
             number: The number of this open file.
             windows: Memory for the bytes ahead.
-            note: Called when the hooks have answered reads.
+            note: Called when the hooks have answered reads from bytes ahead.
+            reads_natively: Have reads rendered without Python, too.
         """
 
         def given(size: int) -> None:
@@ -291,7 +300,10 @@ class FileHandle:
         if isinstance(self.node, FollowNode) or self.log.is_followed:
             return
         if isinstance(self.reader, GrowingFile):
-            self.ahead = ReadAhead(hooks, number, self.reader, given, windows)
+            native = None
+            if reads_natively and NativeReads.may_read(self.node) and hooks.has_serving:
+                native = NativeReads(hooks, number, self.reader, self.partition)
+            self.ahead = ReadAhead(hooks, number, self.reader, given, windows, native)
 
     def resume(self, writer: LineWriter) -> None:
         """Go on with the unfinished line that this open file had in an earlier daemon."""

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.fs.nodes import FileAttributes
+from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
 _VERSION = 7
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
+_Place = ctypes.c_int64 * 4
 
 
 _WATCHED_MOST = 4096
@@ -84,6 +86,13 @@ class Hooks:
             *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
             *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32),
         )
+        library.logfs_reading_give.argtypes = (
+            *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int),
+            *(_Place, ctypes.c_int64, ctypes.c_int),
+        )
+        library.logfs_reading_take.argtypes = (ctypes.c_uint64, _Place)
+        library.logfs_reading_take.restype = ctypes.c_int64
+        library.logfs_serving_reads.restype = ctypes.c_uint64
         library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         library.logfs_watched.argtypes = (ctypes.c_void_p,)
@@ -259,6 +268,39 @@ class Hooks:
     def serving_forget(self) -> None:
         """Leave stats to Python until it has answered them again."""
         self._library.logfs_serving_forget()
+
+    def reading_give(
+        self, handle: int, offset: int, partition: tuple[int, int], place: PlainPlace
+    ) -> bool:
+        """Answer reads of a handle without Python from an offset on; see ``native/reading.h``.
+
+        Args:
+            handle: The number of the open file.
+            offset: Of the next byte.
+            partition: Its address, and the number that ``PartitionLock.mark`` said while this was
+                the place.
+            place: Where that byte is.
+
+        Returns:
+            False if there is no room for it now.
+        """
+        return bool(
+            self._library.logfs_reading_give(
+                *(handle, offset, *partition, place.log.fileno(), _Place(*place.numbers)),
+                *(place.file_end, int(place.is_active)),
+            )
+        )
+
+    def reading_take(self, handle: int) -> tuple[int, tuple[int, int, int, int]]:
+        """Leave the reads of a handle to Python; returns how many bytes were read, and where."""
+        place = _Place()
+        size = int(self._library.logfs_reading_take(handle, place))
+        return size, (place[0], place[1], place[2], place[3])
+
+    @property
+    def serving_reads(self) -> int:
+        """How many reads were rendered without Python."""
+        return int(self._library.logfs_serving_reads())
 
     @property
     def serving_queued(self) -> int:

@@ -78,7 +78,8 @@ class OpenFiles:
         kept: What is noted of open files for a later daemon.
         quotas: The limits of users.
         hooks: Answer reads without Python; None where they were not built.
-        note_ahead: Called when the hooks have answered reads.
+        note_ahead: Called when the hooks have answered reads from bytes ahead.
+        reads_natively: Have reads rendered without Python where that is possible.
 
     Attributes:
         slots: What writes note.
@@ -104,6 +105,7 @@ class OpenFiles:
         syncs: bool,
         hooks: Hooks | None = None,
         note_ahead: Callable[[], None] = lambda: None,
+        reads_natively: bool = True,
     ) -> None:
         self._store = store
         self._tree = tree
@@ -111,6 +113,7 @@ class OpenFiles:
         self._passthrough = passthrough
         self._hooks = hooks
         self._note_ahead = note_ahead
+        self._reads_natively = reads_natively
         self.slots = NO_SLOTS
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -196,7 +199,10 @@ class OpenFiles:
         if file.appends and isinstance(file.node, PlainNode):
             file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
         if self._hooks is not None and self._hooks.is_active:
-            file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
+            file.read_ahead(
+                *(self._hooks, number, self._windows, self._note_ahead),
+                reads_natively=self._reads_natively,
+            )
 
     def _serve(self, number: int, file: FileHandle, caller: int) -> None:
         """Have the native thread serve a file that appends, whose writer stays from now on."""

@@ -134,6 +134,8 @@ class Operations(pyfuse3.Operations):
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
+            # Its effect needs the event loop to see that small reads come.
+            reads_natively=not options.keep_awake,
         )
 
     def init(self) -> None:

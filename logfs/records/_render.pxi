@@ -113,6 +113,8 @@ cdef class Renderer:
         at_stop: Whether the next record is such a one.
         exhausted: Whether no whole batch is left; one that is cut by the window's end stays.
         batch_position: Where in the buffer the batch of the next byte begins.
+        batch_delivered: Bytes of that batch that were delivered or skipped; those of the one before
+            it where it has not been entered yet.
         next_offset: Offset of the record that the next byte belongs to. Where that is the first of
             a batch not entered yet: the batch's base offset, which is smaller if compaction took
             the first records. After the last batch: its last offset + 1.
@@ -134,6 +136,7 @@ cdef class Renderer:
     cdef bint entered       # b is a batch that was not left yet
     cdef bint have          # r is the next record
     cdef int64_t length     # of r's rendering, -1 if not known yet
+    cdef readonly int64_t batch_delivered
     cdef int64_t within     # bytes of it already delivered
     cdef int64_t behind     # last offset left behind, + 1
     cdef uint8_t *scratch   # rendering of a record that is delivered in pieces, or a block of it
@@ -223,13 +226,16 @@ cdef class Renderer:
         Damage after the first byte is left to the next call if the caller is tolerant.
         """
         cdef int64_t done = 0
+        cdef int64_t before
         cdef int status = FULL
         while True:
+            before = done
             if self.b.end - self.b.p >= RELEASE_GIL_BYTES and room - done >= RELEASE_GIL_BYTES:
                 with nogil:
                     status = self.run(out, room, &done)
             else:
                 status = self.run(out, room, &done)
+            self.batch_delivered += done - before
             if status == NO_MEMORY:
                 raise MemoryError
             if status == DAMAGED:
@@ -263,6 +269,7 @@ cdef class Renderer:
         )
         self.b = b
         self.entered = True
+        self.batch_delivered = 0
         self.position = self.cursor
         self.cursor += size
         return True
@@ -425,6 +432,11 @@ cdef class Renderer:
             and self.peek_next(&b) == WHOLE
             and b.base_offset >= self.stop_offset
         )
+
+    @property
+    def is_in_batch(self):
+        """Whether the batch of the next byte has been entered."""
+        return self.in_batch()
 
     @property
     def batch_position(self):

@@ -278,7 +278,8 @@ def _reads(mounted: Mounted) -> int:
     lines = logfs("metrics", mounted.data).decode().splitlines()
     values = dict(line.rsplit(" ", 1) for line in lines)
     all_reads = values['logfs_requests_total{operation="read"}']
-    return int(float(all_reads) - float(values["logfs_reads_ahead_total"]))
+    without = (values["logfs_reads_ahead_total"], values["logfs_native_reads_total"])
+    return int(float(all_reads) - sum(map(float, without)))
 
 
 @pytest.mark.allow_log("fell behind retention")

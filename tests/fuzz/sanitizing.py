@@ -18,11 +18,13 @@ BUILT = ROOT / "build" / "sanitized"
 MODULES = ("records/_native", "disk/_syncs", "log/writing/_end")
 HOOKS = BUILT / "fs/_hooks.so"
 """The C library of ``logfs.fs.hooks``."""
+CURSOR = BUILT / "cursor"
+"""The program of the target ``cursor``."""
 OF_THREADS = ("thread", "address,undefined")
 """The sanitizers with which the native thread runs, beside threads that play kernel and Python."""
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tsan")
 _FLAGS = (
-    *("-shared", "-fPIC", "-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
+    *("-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
 )
 
@@ -37,6 +39,9 @@ def build() -> None:
         sources = [source, *source.parent.glob("_*.h"), Path(__file__)]
         places = (include, source.parent, ROOT / "logfs/records")
         _compile(target, sources, [*(f"-I{place}" for place in places), str(source)])
+    program = Path(__file__).with_name("cursor.c")
+    headers = [*(ROOT / "logfs/records").glob("_*.h"), ROOT / "logfs/log/reading/_cursor.h"]
+    _compile(CURSOR, [program, *headers, Path(__file__)], [str(program)], is_library=False)
     flags = subprocess.run(
         ["pkg-config", "--cflags", "fuse3"], check=False, capture_output=True, text=True
     )
@@ -46,12 +51,15 @@ def build() -> None:
         _compile(HOOKS, sources, [*shlex.split(flags.stdout), *map(str, library), "-ldl"])
 
 
-def _compile(target: Path, sources: Sequence[Path], arguments: Sequence[str]) -> None:
+def _compile(
+    target: Path, sources: Sequence[Path], arguments: Sequence[str], *, is_library: bool = True
+) -> None:
     if target.exists() and target.stat().st_mtime > max(s.stat().st_mtime for s in sources):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
-    subprocess.run(["cc", *_FLAGS, *arguments, "-o", str(unfinished)], check=True)
+    shared = ("-shared", "-fPIC") if is_library else ()
+    subprocess.run(["cc", *shared, *_FLAGS, *arguments, "-o", str(unfinished)], check=True)
     unfinished.replace(target)
 
 
@@ -61,6 +69,7 @@ _OF_THREADS = (
     "handover",
     "openfiles",
     "queue",
+    "reading",
     "serving",
     "syncing",
     "watching",

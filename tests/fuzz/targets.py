@@ -7,7 +7,7 @@ from random import Random
 from typing import Protocol
 
 CORPUS = Path(__file__).parent / "corpus"
-NAMES = ("native", "directories", "addresses", "control", "texts")
+NAMES = ("native", "cursor", "directories", "addresses", "control", "texts")
 
 
 class Target(Protocol):

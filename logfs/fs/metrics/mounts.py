@@ -194,8 +194,9 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     synced = hooks.serving_syncs if hooks is not None else 0
     closed = hooks.serving_flushes if hooks is not None else 0
     looked = hooks.serving_stats if hooks is not None else 0
+    rendered = hooks.serving_reads if hooks is not None else 0
     without_python = {
-        "read": ahead,
+        "read": ahead + rendered,
         "write": native,
         "fsync": synced,
         "flush": closed,
@@ -216,6 +217,11 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
         "logfs_reads_ahead_total",
         "Reads among those that the C library answered from bytes rendered ahead.",
         ahead,
+    )
+    yield counter(
+        "logfs_native_reads_total",
+        "Reads among those that were rendered without Python.",
+        rendered,
     )
     yield counter(
         "logfs_native_writes_total",

@@ -11,6 +11,7 @@
 #include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
+#include "reading.h"
 #include "queue.h"
 #include "serving.h"
 #include "syncing.h"
@@ -183,6 +184,8 @@ enum answered answering_try(
     switch (header->opcode) {
     case FUSE_OPCODE_GETATTR:
         return get_attributes(header, size);
+    case FUSE_OPCODE_READ:
+        return reading_answer(device, header, size) ? ANSWERED : LEFT;
     case FUSE_OPCODE_WRITE:
         return write_lines(header, size, slot, largest);
     case FUSE_OPCODE_FSYNC:

@@ -1,4 +1,5 @@
-/* Requests that are answered without Python: WRITE, FSYNC and FLUSH of open files that append, and GETATTR.
+/* Requests that are answered without Python: WRITE, FSYNC and FLUSH of open files that append,
+   READ and GETATTR.
 
    Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */
 

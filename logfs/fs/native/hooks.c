@@ -295,8 +295,11 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
                 now = answered = now_ns();
             else if (!answer_request(buffer, (size_t)got))
                 return got;
-            else
+            else {
                 now = now_ns();
+                if (((const struct request_header *)buffer)->opcode == FUSE_OPCODE_READ)
+                    answered = now;
+            }
             if (begun == 0)
                 begun = now;
             else if (now - begun > LONGEST_NS)

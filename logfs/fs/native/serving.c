@@ -216,6 +216,8 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     }
     if (answered == LEFT)
         buffer = leave(buffer);
+    if (answered == ANSWERED && opcode == FUSE_OPCODE_READ)
+        *answered_ns = now_ns();
     note_kind(opcode, answered != LEFT);
     return buffer;
 }

@@ -47,6 +47,16 @@ void logfs_serving_close(uint64_t fh);
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid);
 
+/* Answer reads of an open file without Python, from an offset on, see reading.h. changes: as above. fd: of
+   the file of a segment, and file_end: where its last batch ends. place: in it, the numbers of a
+   cursor_place. is_active: the segment grows. Returns 1, or 0 if there is no place for it now. */
+int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, int64_t changes, int fd,
+                       const int64_t place[4], int64_t file_end, int is_active);
+
+/* Leave them to Python again. Returns how many bytes were read, and the place after them; -1: nothing
+   was given. */
+int64_t logfs_reading_take(uint64_t fh, int64_t place[4]);
+
 /* Forget what is known of all inodes. */
 void logfs_serving_forget(void);
 
@@ -54,12 +64,13 @@ void logfs_serving_forget(void);
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many writes, fsyncs, closes and stats were answered without Python, and how many requests the thread has
+/* How many writes, fsyncs, closes, stats and reads were answered without Python, and how many requests the thread has
    put into the queue. */
 uint64_t logfs_serving_writes(void);
 uint64_t logfs_serving_syncs(void);
 uint64_t logfs_serving_flushes(void);
 uint64_t logfs_serving_stats(void);
+uint64_t logfs_serving_reads(void);
 uint64_t logfs_serving_queued(void);
 
 /* End the thread. pyfuse3 must not read requests any more, and may be closed then. */

@@ -20,7 +20,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.reader import TextReader, WouldBlockError, comes_again
+from logfs.log.reading.reader import PlainPlace, TextReader, WouldBlockError, comes_again
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
 
@@ -229,6 +229,34 @@ class GrowingFile(_RenderedFile):
         self._next_offset -= size
         self._position -= size
         return True
+
+    @property
+    def view(self) -> View:
+        """The rendering."""
+        return self._view
+
+    def plain_place(self) -> PlainPlace | None:
+        """Return where the next read goes on, for a reader without Python; None: not possible."""
+        if (
+            (self._view is not View.TEXT or self._limit is not None)
+            or (self._level is not IsolationLevel.READ_UNCOMMITTED or self.notes_all)
+            or (self._earlier or self.would_block or self._next_offset < 0)
+        ):
+            return None
+        return self._reader.plain_place(self._position)
+
+    def leave_place(self, place: PlainPlace) -> None:
+        """Leave the reads from ``plain_place`` on to another reader, until ``go_on``."""
+        if self._buffers is not None:
+            self._buffers.begin(self._reader)
+        self._reader.leave_place(place, self._position)
+
+    def go_on(self, size: int, numbers: tuple[int, int, int, int]) -> None:
+        """Go on after what another reader has read; see ``TextReader.go_on``."""
+        self._before = self._next_offset, self._position
+        self._next_offset += size
+        self._position += size
+        self._reader.go_on(size, numbers)
 
     def resume(self, passages: Sequence[Passage]) -> None:
         """Go on for a program that had the file open in an earlier process.

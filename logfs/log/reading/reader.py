@@ -68,6 +68,25 @@ class _Place(NamedTuple):
     delivered: int
 
 
+class PlainPlace(NamedTuple):
+    """Where a reader is, for one that reads the same batches without Python; see ``_cursor.h``.
+
+    Attributes:
+        segment: The segment.
+        log: Its ``.log``.
+        numbers: File positions at which the batch of the next byte begins and ends, the bytes of it
+            that were read, and whether the next byte is inside a record (0 or 1).
+        file_end: Where the last batch of the segment ends.
+        is_active: Whether the segment grows.
+    """
+
+    segment: Segment
+    log: File
+    numbers: tuple[int, int, int, int]
+    file_end: int
+    is_active: bool
+
+
 class TextReader:
     """A cursor over one view. One user at a time.
 
@@ -247,6 +266,50 @@ class TextReader:
             self._leave_segment()
         self._window = Window()
         self._renderer = Renderer(self._view, decompress)
+
+    def plain_place(self, position: int) -> PlainPlace | None:
+        """Return the place of a position if it is where this reader is, or the end of the log.
+
+        None if what follows there needs more than reading one batch after the other.
+        """
+        snapshot, view = self._snapshot(), self._view
+        is_inside, last = self.is_inside_record, len(snapshot.segments) - 1
+        if self._place is not None or self._hides_aborted:
+            return None
+        if position == snapshot.end.positions[view] and not is_inside:
+            active, file_end = snapshot.segments[last], snapshot.end.file_size
+            log = active.files().log
+            return PlainPlace(active, log, (file_end, file_end, 0, 0), file_end, is_active=True)
+        segment, window, renderer = self._segment, self._window, self._renderer
+        if segment is None or self._log is None or position != self.position or segment.has_gaps:
+            return None
+        index = _index_of(snapshot, segment)
+        if index < 0 or snapshot.truncations != self._truncations or self._run_end != _NO_STOP:
+            return None
+        begin = window.file_position + renderer.batch_position
+        numbers = (begin, window.file_end, renderer.batch_delivered, int(is_inside))
+        if not renderer.is_in_batch:
+            numbers = (begin, begin, 0, 0)
+        file_end = snapshot.end_of(index)[2]
+        if begin >= file_end and index < last:
+            return None
+        return PlainPlace(segment, self._log, numbers, file_end, is_active=index == last)
+
+    def leave_place(self, place: PlainPlace, position: int) -> None:
+        """Leave the reading from a ``plain_place`` on to another reader, until ``go_on``."""
+        self._segment, self._log, self.position = place.segment, place.log, position
+        self._truncations, self._run_end = self._snapshot().truncations, _NO_STOP
+        self._window = Window()
+        self._renderer = Renderer(self._view, decompress)
+
+    def go_on(self, size: int, numbers: tuple[int, int, int, int]) -> None:
+        """Go on where another reader has come to, ``size`` bytes after ``plain_place``."""
+        begin, end, delivered, is_inside = numbers
+        self.position += size
+        if is_inside and self._log is not None:
+            self._place = _Place(self._log, begin, end, 0, delivered)
+        else:
+            self._leave_segment()
 
     def close(self) -> None:
         """Let go of files and buffers."""

@@ -162,9 +162,11 @@ struct log_partition {
     int is_watched;  /* readers wait for records */
     int is_noting;   /* a thread that syncs has the mutex, for a moment */
     int sync_error;  /* errno of a sync that failed, which Python has not seen yet; 0: none */
+    int64_t read_bytes; /* that were read without Python, and have not been taken */
     int64_t cold;    /* requests that Python has not answered yet, and that must not be overtaken */
     log_end *end;
     shown_end *shown; /* of end */
+    int64_t shown_position; /* where the .log ends for readers; -1: only Python knows that */
     int64_t room_end; /* blocks are set aside up to here */
     append_bounds bounds;
     lf_encode *encode;
@@ -200,6 +202,7 @@ static log_partition *partition_new(lf_encode *encode) {
     partition->encode = encode;
     partition->unflushed_since_ms = -1;
     partition->settled_announcements = -1;
+    partition->shown_position = -1;
     return partition;
 }
 
@@ -217,6 +220,12 @@ static void partition_release(log_partition *partition) {
 /* Note whether readers wait. Their next look at the log is after this. */
 static void partition_watch(log_partition *partition, int is_watched) {
     __atomic_store_n(&partition->is_watched, is_watched, __ATOMIC_SEQ_CST);
+}
+
+/* Python changes the partition: what threads know of it is of the past. */
+static void partition_change(log_partition *partition) {
+    __atomic_add_fetch(&partition->changes, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&partition->shown_position, -1, __ATOMIC_SEQ_CST);
 }
 
 /* Show readers where the log ends. With the mutex. */
@@ -412,6 +421,7 @@ static int appending_append(
         __atomic_store_n(&partition->unflushed_since_ms, now_ms, __ATOMIC_RELAXED);
     }
     partition_show(partition->shown, &end->at);
+    __atomic_store_n(&partition->shown_position, end->at.file_position, __ATOMIC_SEQ_CST);
     return 1;
 }
 
@@ -638,6 +648,23 @@ static int appending_length(log_partition *partition, int view, int64_t changes,
     return is_unchanged;
 }
 
+/* Without the mutex: an append under way has shown nothing yet, and Python counts its changes first. */
+static int appending_shown_end(
+    const log_partition *partition, int64_t changes, int64_t *file_position) {
+    if (__atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0)
+        return 0;
+    *file_position = __atomic_load_n(&partition->shown_position, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&partition->changes, __ATOMIC_SEQ_CST) == changes;
+}
+
+static void appending_count_read(log_partition *partition, int64_t bytes) {
+    __atomic_add_fetch(&partition->read_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static int64_t partition_take_read(log_partition *partition) {
+    return __atomic_exchange_n(&partition->read_bytes, 0, __ATOMIC_RELAXED);
+}
+
 static void appending_count_cold(log_partition *partition, int change) {
     __atomic_add_fetch(&partition->cold, change, __ATOMIC_SEQ_CST);
 }
@@ -649,7 +676,7 @@ static int appending_is_watched(const log_partition *partition) {
 
 static const appending_functions APPENDING = {
     appending_write,      appending_needs_sync, appending_may_close, appending_sync,
-    appending_length,     appending_count_cold, appending_is_watched, partition_hold,
-    partition_release};
+    appending_length,     appending_shown_end,  appending_count_read, appending_count_cold,
+    appending_is_watched, partition_hold,       partition_release};
 
 #endif

@@ -86,6 +86,7 @@ cdef extern from "_appending.h" nogil:
         int64_t cold
         log_end *end
         shown_end *shown
+        int64_t shown_position
         int64_t room_end
         append_bounds bounds
         int64_t clock_ms
@@ -113,6 +114,8 @@ cdef extern from "_appending.h" nogil:
         void (*begin)(write_notes *, int64_t, int64_t) noexcept nogil
         void (*done)(write_notes *, int64_t) noexcept nogil
     log_partition *partition_new(lf_encode *)
+    void partition_change(log_partition *)
+    int64_t partition_take_read(log_partition *)
     void partition_release(log_partition *)
     void partition_watch(log_partition *, bint)
     shown_end partition_shown(const shown_end *)

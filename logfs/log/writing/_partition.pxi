@@ -30,7 +30,7 @@ cdef class PartitionLock:
         if self.partition is not NULL:
             pthread_mutex_lock(&self.partition.mutex)
             self.partition.is_armed = 0
-            self.partition.changes += 1
+            partition_change(self.partition)
             self.partition.end = NULL
             self.partition.shown = NULL
             pthread_mutex_unlock(&self.partition.mutex)
@@ -43,7 +43,7 @@ cdef class PartitionLock:
                 pthread_mutex_lock(&partition.mutex)
         partition.depth += 1
         partition.is_armed = 0
-        partition.changes += 1
+        partition_change(partition)
         return self
 
     def __exit__(self, *_):
@@ -66,7 +66,7 @@ cdef class PartitionLock:
 
     def unmark(self):
         """Have every mark be of the past: the log is another one now."""
-        self.partition.changes += 1
+        partition_change(self.partition)
 
     @property
     def is_busy(self):
@@ -125,6 +125,7 @@ cdef class PartitionLock:
         self.armed = end
         partition.end = &end.end
         partition.shown = &end.shown
+        partition.shown_position = end.end.at.file_position
         partition.is_armed = 1
 
     def disarm(self):
@@ -132,6 +133,7 @@ cdef class PartitionLock:
         self.partition.is_armed = 0
         self.partition.end = NULL
         self.partition.shown = NULL
+        self.partition.shown_position = -1
         self.armed = None
 
     @property
@@ -188,6 +190,10 @@ cdef class PartitionLock:
         finally:
             pthread_mutex_unlock(&partition.mutex)
 
+    def take_read_bytes(self):
+        """Return how many bytes were read without Python since the last call."""
+        return partition_take_read(self.partition)
+
     @property
     def announcements(self):
         return self.partition.announcements
@@ -207,7 +213,7 @@ cdef class PartitionLock:
     @recovery_point.setter
     def recovery_point(self, int64_t offset):
         if offset < self.partition.recovery_point:
-            self.partition.changes += 1  # what is being synced may not be in the log any more
+            partition_change(self.partition)  # what is being synced may not be in the log any more
         self.partition.recovery_point = offset
 
     @property

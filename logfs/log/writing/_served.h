@@ -39,6 +39,11 @@ typedef struct appending_functions {
        something before. */
     int (*length)(log_partition *partition, int view, int64_t changes, int64_t *length,
                   int64_t *modified_ms);
+    /* Find where the .log of the active segment ends for readers; -1: only Python knows that. Returns 0
+       in the same cases. */
+    int (*shown_end)(const log_partition *partition, int64_t changes, int64_t *file_position);
+    /* Count bytes that were read without Python. */
+    void (*count_read)(log_partition *partition, int64_t bytes);
     /* Count requests that Python has to answer before anything else is done to the partition. */
     void (*count_cold)(log_partition *partition, int change);
     /* Whether readers wait for records. */

@@ -89,9 +89,13 @@ class _WrittenState:
 
     @property
     def counters(self) -> LogCounters:
-        """See ``ReadableState``; with what the thread has counted, unless it appends just now."""
+        """See ``ReadableState``; with what threads without Python have counted.
+
+        Appends are left out while the thread appends.
+        """
         counters = self._counters
         self.lock.take_counts(counters.add_appends, counters.add_flushes)
+        counters.bytes_out += self.lock.take_read_bytes()
         return counters
 
     @counters.setter

@@ -1,0 +1,102 @@
+"""Reads of one open file that go on where the last one ended, without Python.
+
+The native library (``native/reading.h``) renders them from a place that Python gives it, a segment
+and a position in its file, up to the end of the log. It gives the place back with the first read
+that it leaves to Python: after a seek, at the end of a segment, of data that is not in the page
+cache or not in plain batches, and after Python has changed the partition. So which bytes a read
+returns is decided by one rule, that of ``log.reading.files``.
+
+Growing names in the view text have it, if their log is written here, is not in an object store, and
+its visible end is its end. Other views and levels are read ahead; see ``ahead``.
+"""
+
+from typing import Protocol
+
+from logfs.fs.nodes import FileNode, PlainNode
+from logfs.fs.partitions import MountedPartition
+from logfs.log.reading.files import GrowingFile
+from logfs.log.reading.reader import PlainPlace
+from logfs.types import View
+
+
+class ReadingHooks(Protocol):
+    """The functions of ``hooks.Hooks`` that are needed here."""
+
+    def reading_give(
+        self,
+        handle: int,
+        offset: int,
+        partition: tuple[int, int],
+        place: PlainPlace,
+    ) -> bool:
+        """Have reads of a handle answered from an offset on."""
+
+    def reading_take(self, handle: int) -> tuple[int, tuple[int, int, int, int]]:
+        """Take the place back; returns how many bytes were read, and where."""
+
+
+class NativeReads:
+    """The place in one open file. Event loop only.
+
+    Args:
+        hooks: Have the thread.
+        handle: The number of the open file.
+        reader: Reads the file.
+        partition: Of the file.
+
+    Attributes:
+        is_given: The library has the place.
+    """
+
+    __slots__ = ("_handle", "_hooks", "_log", "_partition", "_reader", "is_given")
+
+    def __init__(
+        self, hooks: ReadingHooks, handle: int, reader: GrowingFile, partition: MountedPartition
+    ) -> None:
+        self._hooks = hooks
+        self._handle = handle
+        self._reader = reader
+        self._partition = partition
+        self._log = partition.log
+        self.is_given = False
+
+    @staticmethod
+    def may_read(node: FileNode) -> bool:
+        """Whether files of an inode may be read in this way."""
+        return isinstance(node, PlainNode) and node.view is View.TEXT
+
+    def give(self, offset: int) -> bool:
+        """Have the reads answered that begin at an offset, the end of the last one."""
+        log, has_store = self._log, self._partition.executor.has_store
+        if (
+            log is not self._partition.log
+            or log.is_followed
+            or log.indexing is not None
+            or has_store
+        ):
+            return False
+        lock = log.writable.exclusive()
+        mark = lock.mark(self._reader.view)
+        if mark is None:
+            return False
+        try:
+            place = self._reader.plain_place()
+            descriptor = -1 if place is None else place.log.fileno()
+        except OSError:
+            return False
+        again = lock.mark(self._reader.view)
+        if place is None or descriptor < 0 or again is None or again[0] != mark[0]:
+            return False
+        self.is_given = self._hooks.reading_give(
+            self._handle, offset, (lock.address, mark[0]), place
+        )
+        if self.is_given:
+            self._reader.leave_place(place)
+        return self.is_given
+
+    def take(self) -> int:
+        """Take the place back; returns how many bytes were read."""
+        self.is_given = False
+        size, numbers = self._hooks.reading_take(self._handle)
+        self._reader.go_on(size, numbers)
+        return size
