@@ -21,8 +21,8 @@ SIZES = (1, 7, 100, 4096, 65536, 131072, 1 << 20)
 
 @pytest.fixture
 def native(tmp_path: Path) -> Iterator[Mounted]:
-    """A mount with the thread, and small segments."""
-    mounted = Mounted(tmp_path, "native")
+    """A mount with a topic."""
+    mounted = Mounted(tmp_path)
     mounted.start()
     (mounted.point / "t").mkdir()
     yield mounted
