@@ -648,7 +648,7 @@ static int appending_length(log_partition *partition, int view, int64_t changes,
     return is_unchanged;
 }
 
-/* Without the mutex: an append under way has shown nothing yet, and Python counts its changes first. */
+/* Without the mutex: an append under way has shown nothing yet, and Python notes a change before it makes it. */
 static int appending_shown_end(
     const log_partition *partition, int64_t changes, int64_t *file_position) {
     if (__atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0)
