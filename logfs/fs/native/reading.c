@@ -13,6 +13,7 @@
 #include "handover.h"
 #include "openfiles.h"
 #include "serving.h"
+#include "watching.h"
 
 #define PLACES 32        /* cursors with a buffer */
 #define BUCKETS 256u
@@ -107,6 +108,7 @@ static int answer(int device, struct reader *reader, uint64_t unique, uint32_t w
     reply.length = (uint32_t)(sizeof reply + (size_t)done);
     if (writev(device, parts, 2) < 0) { /* the program has gone */
     }
+    watching_note_reply(unique, (size_t)done);
     reader->place = cursor_where(&reader->cursor);
     reader->offset += (uint64_t)done;
     reader->given += done;
