@@ -220,5 +220,6 @@ def _bytes_of(values: pa.Array) -> memoryview:
     _, ends, data = values.buffers()
     if not len(values) or data is None:
         return memoryview(b"")
-    borders = np.frombuffer(ends, np.int32)
-    return memoryview(data)[borders[values.offset] : borders[values.offset + len(values)]]
+    # The buffer may be longer, also by a part of a number.
+    borders = np.frombuffer(ends, np.int32, values.offset + len(values) + 1)
+    return memoryview(data)[borders[values.offset] : borders[-1]]
