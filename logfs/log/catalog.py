@@ -1,6 +1,7 @@
 """What can be read of a store: its topics, their partitions and settings."""
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -60,10 +61,12 @@ class Catalog(Generic[LogT]):
         self._opened = opened
         self._changes = threading.RLock()
         self._topics: dict[str, dict[int, LogT]] = {}
-        self._usages = TopicUsages(self._local_bytes)
+        # In no cycle: when a catalog goes, the files that it has open are closed at once.
+        catalog = weakref.proxy(self)
+        self._usages = TopicUsages(lambda topic: catalog._local_bytes(topic))
         self.groups = GroupTable(
-            lambda: sorted(self._topics.get(OFFSETS_TOPIC, ())),
-            lambda number: self.partition(OFFSETS_TOPIC, number),
+            lambda: sorted(catalog._topics.get(OFFSETS_TOPIC, ())),
+            lambda number: catalog.partition(OFFSETS_TOPIC, number),
         )
 
     def topics(self) -> list[str]:

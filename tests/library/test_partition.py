@@ -1,5 +1,6 @@
 """A partition through the library, in a directory without a daemon."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -402,3 +403,19 @@ def test_importing_it_loads_nothing() -> None:
     assert set(logfs.__all__) <= set(dir(logfs))
     with pytest.raises(AttributeError, match="nothing"):
         _ = logfs.nothing
+
+
+def test_a_closed_partition_that_goes_leaves_no_file_open(tmp_path: Path) -> None:
+    with logfs.open_store(tmp_path) as store:
+        store.create_topic("orders")
+    gc.disable()
+    try:
+        with logfs.open(tmp_path / "orders/0") as partition:
+            partition.append(b"a")
+            assert len(list(partition.read())) == 1
+        del partition
+        links = Path("/proc/self/fd").iterdir()
+        opened = [os.readlink(link) for link in links if link.is_symlink()]
+    finally:
+        gc.enable()
+    assert [name for name in opened if name.startswith(str(tmp_path))] == []
