@@ -299,9 +299,10 @@ class Tree:
         Args:
             now_ms: The clock at the look-up; None: now.
         """
+        topic, _, _ = name.partition("@")
+        numbers = self._store.partitions(self.topic(topic).name)
         found = parse_topic_range(name, self.time_zone)
-        numbers = self._store.partitions(self.topic(found.topic).name)
-        partitions = [self.partition(found.topic, number) for number in numbers]
+        partitions = [self.partition(topic, number) for number in numbers]
         for partition in partitions:
             partition.note_config()
         now_ms = self._clock.now_ms() if now_ms is None else now_ms

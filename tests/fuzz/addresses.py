@@ -47,4 +47,4 @@ def check(case: bytes) -> None:
     with suppress(LogfsError):
         found = parse_topic_range(f"orders{name}", UTC)
         text = format_address(found.in_partition(0))
-        assert parse_topic_range(f"orders{text[1:]}", UTC) == found
+        assert parse_topic_range(f"{found.topic}{text[1:]}", UTC) == found
