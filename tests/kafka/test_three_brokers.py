@@ -21,6 +21,7 @@ from tests.processes import Process, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
 START_MS = 1_700_000_000_000
+QUICK = ("-X", "reconnect.backoff.ms=50", "-X", "reconnect.backoff.max.ms=500")
 UNCLEAN: dict[str, str] = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
 
 
@@ -165,7 +166,7 @@ def test_a_forward_sends_again_what_an_unclean_election_has_lost(
 def test_a_forward_is_killed_while_leaders_are_killed(
     brokers: ThreeBrokers, data: Path, tmp_path: Path
 ) -> None:
-    client, chance = Client(brokers.bootstrap, replicas=3), random.Random(1)
+    client = Client(brokers.bootstrap, replicas=3)
     client.create_topic("shipped", min_insync_replicas="2")
     make(data, "shipped")
     over = threading.Event()
@@ -181,25 +182,63 @@ def test_a_forward_is_killed_while_leaders_are_killed(
     writing.start()
     process = Process("forward", tmp_path / "log")
     to = f"kafka://{brokers.bootstrap}"
-    command = [*COMMAND, "forward", str(data / "shipped"), "--to", to, "-X", "linger.ms=0"]
-    command += ["-X", "reconnect.backoff.ms=50", "-X", "reconnect.backoff.max.ms=500"]
-    for _ in range(6):
-        leader = brokers.wait_for_leader(client, "shipped")
-        for kill in range(10):
-            process.start(command)
-            over.wait(chance.uniform(0.3, 1.5))
-            if kill == 5:
-                brokers.kill(leader)
-            over.wait(chance.uniform(0, 0.5))
-            process.kill()
-        brokers.start(leader)
-        wait_for_replicas(client, "shipped", *NODES)
+    command = [*COMMAND, "forward", str(data / "shipped"), "--to", to, "-X", "linger.ms=0", *QUICK]
+    kill_with_leaders(brokers, client, "shipped", process, command)
     over.set()
     writing.join()
     process.start([*command, "--until", "now"])
     assert process.wait() == 0, process.log
     assert len(check_forwarded(client, data, "shipped")) == count > 100
     assert client.latest("shipped") == count
+
+
+def test_a_mirror_is_killed_while_leaders_are_killed(
+    brokers: ThreeBrokers, data: Path, tmp_path: Path
+) -> None:
+    client = Client(brokers.bootstrap, replicas=3)
+    client.create_topic("copied", min_insync_replicas="2")
+    over = threading.Event()
+    count = 0
+
+    def write() -> None:
+        nonlocal count
+        while not over.wait(0.05):
+            client.produce("copied", records(10, count), enable_idempotence="true")
+            count += 10
+
+    writing = threading.Thread(target=write, daemon=True)
+    writing.start()
+    process = Process("mirror", tmp_path / "log")
+    source = f"kafka://{brokers.bootstrap}"
+    command = [*COMMAND, "mirror", str(data), "copied", "--from", source, *QUICK]
+    kill_with_leaders(brokers, client, "copied", process, command)
+    over.set()
+    writing.join()
+    process.start([*command, "--until", "now"])
+    assert process.wait() == 0, process.log
+    leader = brokers.wait_for_leader(client, "copied")
+    assert stored(data / "copied-0") == stored(brokers.partition(leader, "copied"))
+    with logfs.open(f"{data}/copied/0") as ours:
+        assert [r.value for r in ours.read()] == [r.value for r in records(count)]
+    assert count > 100
+
+
+def kill_with_leaders(
+    brokers: ThreeBrokers, client: Client, topic: str, process: Process, command: list[str]
+) -> None:
+    """Kill a process 200 times, and the leader of its topic 20 times."""
+    chance, pause = random.Random(1), threading.Event()
+    for _ in range(20):
+        leader = brokers.wait_for_leader(client, topic)
+        for kill in range(10):
+            process.start(command)
+            pause.wait(chance.uniform(0.3, 1.5))
+            if kill == 5:
+                brokers.kill(leader)
+            pause.wait(chance.uniform(0, 0.5))
+            process.kill()
+        brokers.start(leader)
+        wait_for_replicas(client, topic, *NODES)
 
 
 def test_an_outage_of_the_whole_cluster_is_waited_for(brokers: ThreeBrokers, data: Path) -> None:
