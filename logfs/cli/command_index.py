@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "export": Entry(
         "export",
-        "Export records to Parquet files in the directory DESTINATION; the next run continues.",
+        "Export records to Parquet files in DESTINATION; the next run continues.",
     ),
     "spark-job": Entry(
         "spark_job",

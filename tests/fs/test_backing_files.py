@@ -27,6 +27,7 @@ class FakeKernel:
     serving_syncs = 0
     serving_flushes = 0
     serving_stats = 0
+    serving_reads = 0
 
     def __init__(self) -> None:
         self.is_active = True
