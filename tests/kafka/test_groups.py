@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 import logfs
 from logfs.errors import LockedError
@@ -49,26 +42,27 @@ def patiently(ask: Callable[[], T]) -> T:
         time.sleep(0.05)
 
 
-def commit(bootstrap: str, group: str, topic: str, offset: int, metadata: str = "") -> None:
+def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     """Commit a position as a consumer of a broker does."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": "0"})
-    where = TopicPartition(topic, 0, offset, metadata)
+    where = TopicPartition(topic, 0, offset)
     try:
         patiently(lambda: consumer.commit(offsets=[where], asynchronous=False))
     finally:
         consumer.close()
 
 
-def committed(bootstrap: str, group: str) -> dict[str, int]:
-    """Return the positions of a group as the broker says them, by topic."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": "0"})
-    asked = [ConsumerGroupTopicPartitions(group)]
+def described(bootstrap: str) -> dict[str, list[str]]:
+    """Return partition, position, end and lag of each group in orders, as Kafka's tool has them.
 
-    def ask() -> dict[str, int]:
-        [future] = admin.list_consumer_group_offsets(asked).values()
-        return {one.topic: one.offset for one in future.result(PATIENCE_S).topic_partitions}
-
-    return patiently(ask)
+    Not by confluent_kafka: it reads beyond the end of metadata that it gets, and may crash.
+    """
+    done = tools.run(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", bootstrap, "--describe", "--all-groups"),
+    )
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[0]: row[2:6] for row in rows if row[1:2] == ["orders"]}
 
 
 def listed(data: Path) -> dict[str, int]:
@@ -81,7 +75,7 @@ def test_a_broker_and_logfs_agree_on_groups(tmp_path: Path) -> None:
         client = Client(broker.bootstrap)
         client.create_topic("orders")
         client.produce("orders", [Record(0, -1, None, b"%d" % n) for n in range(10)])
-        commit(broker.bootstrap, "theirs", "orders", 4, "from a consumer")
+        commit(broker.bootstrap, "theirs", "orders", 4)
         commit(broker.bootstrap, "shared", "orders", 2)
         # A read-only view of the running broker.
         wait_until(lambda: listed(broker.data) == {"shared": 8, "theirs": 6}, "both were seen")
@@ -95,14 +89,9 @@ def test_a_broker_and_logfs_agree_on_groups(tmp_path: Path) -> None:
             orders.commit("shared", 9)
         run("group", "delete", "theirs", broker.data)
         broker.start()
-        assert committed(broker.bootstrap, "ours") == {"orders": 7}
-        assert committed(broker.bootstrap, "shared") == {"orders": 9}
-        assert committed(broker.bootstrap, "theirs") == {}
-        described = tools.run(
-            "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-            *("--bootstrap-server", broker.bootstrap, "--describe", "--group", "ours"),
-        )
-        [line] = [line.split() for line in described.stdout.splitlines() if "orders" in line]
-        assert line[:6] == ["ours", "orders", "0", "7", "10", "3"]
+        assert described(broker.bootstrap) == {
+            "ours": ["0", "7", "10", "3"],
+            "shared": ["0", "9", "10", "1"],
+        }
         commit(broker.bootstrap, "ours", "orders", 8)
         wait_until(lambda: listed(broker.data)["ours"] == 2, "its next commit was seen")
