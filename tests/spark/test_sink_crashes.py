@@ -193,6 +193,7 @@ def test_the_next_daemon_completes_what_was_half_published(
     job.check()
 
 
+@pytest.mark.long
 def test_a_driver_is_killed_while_it_publishes(spark: "SparkSession", job: Job) -> None:
     """The whole JVM dies. The publishing process may outlive it."""
     from tests.spark import dying
