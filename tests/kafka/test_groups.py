@@ -53,7 +53,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 
 
 def described(bootstrap: str) -> dict[str, list[str]]:
-    """Return partition, position, end and lag of each group in orders, as Kafka's tool has them.
+    """Return partition, position, end and lag of each group in orders, from Kafka's tool.
 
     Not by confluent_kafka: it reads beyond the end of metadata that it gets, and may crash.
     """
