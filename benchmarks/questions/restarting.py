@@ -23,6 +23,8 @@ _LINE = b"x" * 99 + b"\n"
 _PAUSE_S = 0.03
 """A write that takes longer is the one that met the restart: the signal has its effect later."""
 _PATIENCE_S = 5.0
+_QUIET_S = 11.0
+"""A reload comes long after a kill, whose recovery changes directories; see ``preloading``."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -56,6 +58,7 @@ def rows(bench: Bench) -> Iterator[Row]:
             return longest_write(lambda s: s > _PAUSE_S or time.perf_counter() > deadline_s)
 
         def over_reload() -> float:
+            time.sleep(_QUIET_S)
             command = python_command("logfs", "reload", mount.point)
             with subprocess.Popen(command, env=environment()) as process:
                 longest_s = longest_write(lambda _: process.poll() is not None)
