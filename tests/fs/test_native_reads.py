@@ -12,6 +12,7 @@ import pytest
 from logfs.client import Daemon
 from tests.fs.mounting import Mounted
 from tests.fs.test_native_writes import native_writes
+from tests.processes import PATIENCE_S
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -188,6 +189,9 @@ def test_a_reader_ends_with_every_line_after_the_daemon_was_killed(native: Mount
         for number in range(100):
             file.write(b"%d\n" % number)
         file.write(b"end\n")
-    found = done.communicate()[0]
+    try:
+        found = done.communicate(timeout=PATIENCE_S)[0]
+    finally:
+        done.kill()  # a reader that gets other bytes waits for ever
     assert got == text[: len(got)]
     assert found == text + b"".join(b"%d\n" % number for number in range(100)) + b"end\n"
