@@ -11,8 +11,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from logfs.client import Daemon
-from logfs.errors import ControlError, LockedError, ReadOnlyError
-from logfs.library.places import PATIENCE_S, Place, is_served, read_daemon_note, served_at
+from logfs.errors import ControlError, LockedError, ReadOnlyError, UnknownNameError
+from logfs.library.places import (
+    PATIENCE_S,
+    Place,
+    is_served,
+    locate,
+    read_daemon_note,
+    served_at,
+)
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
@@ -47,6 +54,23 @@ def daemon_of(place: Place) -> Daemon | None:
         OSError: The mount or the socket cannot be reached.
     """
     return Daemon.connect(data_directory(place))
+
+
+def daemon_at(path: str) -> Daemon:
+    """Connect to the daemon that serves a data directory or a mount point.
+
+    Raises:
+        UnknownNameError: The path goes on to a name in it.
+        ControlError: No daemon answers.
+        PermissionError, OSError: See ``daemon_of``.
+    """
+    place = locate(path)
+    if place.address:
+        raise UnknownNameError("expected a data directory or a mount point, no name in it")
+    daemon = daemon_of(place)
+    if daemon is None:
+        raise ControlError("no daemon answers here: expected a mount that is not read-only")
+    return daemon
 
 
 def act(

@@ -5,7 +5,6 @@ import json
 import click
 
 from logfs.cli import failures
-from logfs.library.places import locate
 
 
 @click.command()
@@ -32,18 +31,10 @@ def metrics(path: str, *, as_json: bool) -> None:
             mv /var/lib/prometheus/node-exporter/logfs.prom.$$ \\
                 /var/lib/prometheus/node-exporter/logfs.prom
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.errors import ControlError, UnknownNameError
-    from logfs.library.owner import daemon_of
+    from logfs.library.owner import daemon_at
 
-    with failures.about(path):
-        place = locate(path)
-        if place.address:
-            raise UnknownNameError("expected a data directory or a mount point, no name in it")
-        daemon = daemon_of(place)
-        if daemon is None:
-            raise ControlError("no daemon answers here: expected a mount that is not read-only")
-        with daemon:
-            if as_json:
-                click.echo(json.dumps(daemon.metrics(), indent=2))
-            else:
-                click.echo(daemon.prometheus().decode(), nl=False)
+    with failures.about(path), daemon_at(path) as daemon:
+        if as_json:
+            click.echo(json.dumps(daemon.metrics(), indent=2))
+        else:
+            click.echo(daemon.prometheus().decode(), nl=False)

@@ -13,7 +13,6 @@ import click
 from logfs.cli import failures
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.tables import TableColumn
-from logfs.library.places import locate
 
 _TOPICS = ("TOPIC", "APPENDS/S", "RECORDS/S", "IN/S", "OUT/S")
 _PROGRAMS = ("PROGRAM", "PID", "USER", "TOPIC", "DOES", "REQUESTS/S", "BYTES/S")
@@ -66,18 +65,11 @@ def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -
         logfs top /mnt/logs --once --interval 10 --partitions
         logfs top /mnt/logs --json | jq '.programs[] | select(.operation == "append")'
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.errors import ControlError, UnknownNameError
-    from logfs.library.owner import daemon_of
+    from logfs.library.owner import daemon_at
 
     with failures.about(path):
-        place = locate(path)
-        if place.address:
-            raise UnknownNameError("expected a data directory or a mount point, no name in it")
-        daemon = daemon_of(place)
-        if daemon is None:
-            raise ControlError("no daemon answers here: expected a mount that is not read-only")
         is_live = not (once or as_json) and sys.stdout.isatty()
-        with daemon:
+        with daemon_at(path) as daemon:
             while True:
                 found = daemon.activity(round(interval * 1000))
                 if as_json:
