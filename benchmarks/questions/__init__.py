@@ -63,6 +63,7 @@ QUESTIONS: dict[str, Question] = {
     "feed": commands.feeding,
     "query": querying.rows,
     "watch": watching.rows,
+    "seen": watching.seen,
     "follow": following.rows,
     "arrow": arrow.rows,
     "spark": spark.rows,

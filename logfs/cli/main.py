@@ -6,6 +6,7 @@ import gc
 import importlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,8 +97,8 @@ class _Commands(click.Group):
     help="Read compressed batches whose records take up to N bytes of memory "
     "(default: 128 MiB; also: LOGFS_DECOMPRESSED_MAX_BYTES=N).",
 )
-@click.pass_obj
-def cli(state: CommandState, *, debug: bool, decompressed_max_bytes: int | None) -> None:
+@click.pass_context
+def cli(context: click.Context, *, debug: bool, decompressed_max_bytes: int | None) -> None:
     """Kafka's log storage engine with a file system for an API.
 
     A directory of Kafka-format logs is mounted, and every partition of every topic is one file:
@@ -112,13 +113,30 @@ def cli(state: CommandState, *, debug: bool, decompressed_max_bytes: int | None)
         logfs umount /tmp/logs
         logfs cat /tmp/data/orders/0                # the same paths work without a mount
     """  # noqa: D301 - click's mark for text it does not fill
-    state.debug = debug
+    context.obj.debug = debug
+    if context.invoked_subcommand != "mount":  # which does it when it can end what it has begun
+        _end_on_sigterm()
     if decompressed_max_bytes is not None:
         from logfs.records.compression import limit_decompressed
 
         limit_decompressed(decompressed_max_bytes)
     if debug:
         logging.getLogger("logfs").setLevel(logging.DEBUG)
+
+
+def _end_on_sigterm() -> None:
+    """End on SIGTERM like any process.
+
+    The first process of a container ignores it unless it has a handler. The image starts commands
+    with SIGTERM blocked, so that none is lost before this.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

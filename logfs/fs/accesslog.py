@@ -28,6 +28,11 @@ from pathlib import Path
 
 import trio
 
+from logfs.fs.nodes import FileNode, MetaNode, Node, PlainNode, TopicNode
+from logfs.fs.rawnodes import RawNode
+from logfs.log.reading.address import SEGMENTS_NAME
+from logfs.types import View
+
 logger = logging.getLogger(__name__)
 
 FLUSH_S = 0.25
@@ -200,6 +205,25 @@ class AccessLog:
         folder = self._name_of(parent)
         text = name.decode(errors="replace") if isinstance(name, bytes) else ""
         return f"{folder}/{text}" if folder != "." else text
+
+
+def name_of_node(node: Node) -> str | None:
+    """Return the name of a node that was looked up in an earlier daemon; "." is the root.
+
+    None: it has none. What the selector of a name was is not known any more.
+    """
+    if isinstance(node, TopicNode):
+        return node.name or "."
+    if isinstance(node, RawNode):
+        return f"{SEGMENTS_NAME}/{node.path()}"
+    if not isinstance(node, FileNode):
+        return None
+    suffix = "@?"
+    if isinstance(node, MetaNode):
+        suffix = ".meta"
+    elif isinstance(node, PlainNode):
+        suffix = "" if node.view is View.TEXT else f".{node.view.name.lower()}"
+    return f"{node.partition.topic_partition}{suffix}"
 
 
 def _program(pid: int) -> str:

@@ -320,7 +320,7 @@ class FileHandle:
         self._has_written = True
         try:
             if self.limits is not None:
-                self.limits.admit(len(data))
+                self.limits.admit(data)
             accepted = writer.write(data, now_ms, slot)
             if self.limits is not None:
                 self.limits.spend(accepted)

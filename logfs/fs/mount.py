@@ -32,7 +32,7 @@ from logfs.disk.remote.waiting import forbid_waiting
 from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, LogfsError, MountError
 from logfs.fs import hooks
-from logfs.fs.accesslog import AccessLog
+from logfs.fs.accesslog import AccessLog, name_of_node
 from logfs.fs.control_commands import ControlCommands
 from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
@@ -40,7 +40,7 @@ from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
 from logfs.fs.nativewrites import wake_readers, want_native_thread
-from logfs.fs.nodes import MountOwnership, TopicNode
+from logfs.fs.nodes import MountOwnership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
@@ -153,24 +153,33 @@ class _StoppedError(BaseException):
 
 @contextlib.contextmanager
 def _ending_on_signal(session: Session) -> Iterator[None]:
-    """End the mount of the predecessor if SIGTERM comes while the store is loaded."""
+    """Handle SIGTERM until the mount is served, which has handlers of its own.
+
+    While the store is loaded it ends this process, as by default, and the mount of a predecessor.
+    Later it is kept for the handlers.
+    """
 
     def stop(*_: object) -> None:
-        session.is_stop_wanted = session.is_adopted or session.is_mounting
-        if not session.is_stop_wanted:
+        if session.is_adopted or session.is_mounting:
+            session.is_stop_wanted = True
+        elif session.has_predecessor:
             raise _StoppedError
+        else:
+            logger.info("ended by SIGTERM before the mount", extra={"fields": {"event": "ended"}})
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(128 + signal.SIGTERM)  # the first process of a container goes on by default
 
-    before = signal.signal(signal.SIGTERM, stop) if session.has_predecessor else None
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        # A holder starts the daemon with these blocked: a signal before this must not be lost.
+        # A holder or a container starts it with these blocked: one before this is not lost.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         yield
     except _StoppedError:
         session.abandon()
         raise SystemExit(0) from None
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _open_and_mount(
@@ -289,6 +298,9 @@ def _check_before(data: str, point: str, options: MountOptions) -> None:
         raise MountError(f"{data}: an object store can only be mounted read-only: add -o ro")
     if not mountpoints.has_dead_mount(point):
         _check_directory(point)
+    access_log = options.access_log
+    if access_log is not None and Path(os.path.realpath(access_log)).is_relative_to(point):
+        raise MountError(f"access_log={access_log}: it lies in the mount whose log it is to be")
 
 
 def _check_directory(point: str) -> None:
@@ -374,14 +386,10 @@ def _mount(
 
 
 def _name_of(operations: Operations, inode: int) -> str | None:
-    """Return the name of an inode for the access log, "." for the root; None: not known."""
     try:
-        node = operations.inodes.node(inode)
+        return name_of_node(operations.inodes.node(inode))
     except LogfsError:
         return None
-    if isinstance(node, TopicNode):
-        return node.name or "."
-    return None if node.partition is None else str(node.partition.topic_partition)
 
 
 async def _serve(
@@ -456,7 +464,7 @@ async def _handle_signals(
     scope = nursery.cancel_scope
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
     with trio.open_signal_receiver(*stops) as signals:
-        if session.is_stop_wanted:  # it came after the connection was adopted
+        if session.is_stop_wanted:  # it came before they were handled
             signal.raise_signal(signal.SIGTERM)
         async for number in signals:
             if number == signal.SIGUSR2 and session.is_kept:

@@ -103,8 +103,8 @@ class Operations(pyfuse3.Operations):
         self.options = options
         self._clock = clock
         self.topic_changes = TopicChangeQueue(store, tree, clock)
-        self._quotas = Quotas(store, tree.ownership, options)
-        self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
+        self.quotas = Quotas(store, tree.ownership, options)
+        self._topics = TopicChanges(store, tree.ownership, options, clock, self.quotas)
         self._kept = KeptNodes(tree)
         self.state_words: Words | None = None
         self._inherited: tuple[list[int], list[int]] = [], []
@@ -130,7 +130,7 @@ class Operations(pyfuse3.Operations):
             clock,
             inodes=self.inodes,
             kept=self._kept,
-            quotas=self._quotas,
+            quotas=self.quotas,
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
@@ -164,7 +164,7 @@ class Operations(pyfuse3.Operations):
             words: The words of the state; None: nothing outlives this daemon.
             writers: The unfinished lines of open files, by their numbers.
         """
-        self._kept.take_over(journal, self.passthrough, self._quotas)
+        self._kept.take_over(journal, self.passthrough, self.quotas)
         self._inherited = list(journal.nodes), self._kept.fixed_files()
         self._notes.journal = journal
         self.files.slots = Slots(words, journal)
@@ -261,9 +261,9 @@ class Operations(pyfuse3.Operations):
         request = self._request()
         if request in self.journal.directories:
             return request  # opened by an earlier daemon, which did not reply
-        self._quotas.check_open(ctx.uid)
+        self.quotas.check_open(ctx.uid)
         number = self.directories.add(DirectoryHandle(node), request)
-        self._quotas.note_opened(ctx.uid, "directory", number)
+        self.quotas.note_opened(ctx.uid, "directory", number)
         self.journal.opened_directory(number, inode, ctx.uid)
         return number
 
@@ -285,7 +285,7 @@ class Operations(pyfuse3.Operations):
         """Close a directory."""
         with contextlib.suppress(LogfsError):  # closed by an earlier daemon, or gone
             self.directories.take(fh)
-        self._quotas.note_released("directory", fh)
+        self.quotas.note_released("directory", fh)
         self.journal.released(fh)
 
     @request_handler
@@ -352,7 +352,7 @@ class Operations(pyfuse3.Operations):
         request = self._request()
         parent = self.inodes.node(parent_inode)
         self._check_writable()
-        self._quotas.check_open(ctx.uid)
+        self.quotas.check_open(ctx.uid)
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self.options.create
         )
@@ -403,7 +403,7 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def release(self, fh: int) -> None:
         """Close a file after its last close(2)."""
-        self._quotas.note_released("file", fh)
+        self.quotas.note_released("file", fh)
         await self.files.release(fh)
 
     @request_handler
@@ -537,10 +537,10 @@ class Operations(pyfuse3.Operations):
     async def _open(self, node: FileNode, flags: int, caller: int, request: int) -> FileInfo:
         number, file = request, self.files.resumed(request)
         if file is None:
-            self._quotas.check_open(caller)
+            self.quotas.check_open(caller)
             number, file = await self.files.open(node, flags, request, caller)
-            self._quotas.note_opened(caller, "file", number)
-            self._kept.note(node)  # it may be another sealed file now: one that stays cached
+            self.quotas.note_opened(caller, "file", number)
+            self._kept.note_open(node)  # it may be another sealed file now: one that stays cached
             self.journal.opened(number, node.ino, flags, caller)
         if file.is_passed:
             self.passthrough.attach(node.ino, number)
@@ -564,7 +564,7 @@ class Operations(pyfuse3.Operations):
     ) -> None:
         node = self.inodes.node(inode)
         self._check_writable()
-        change = partial(change_attribute, self._store, self._quotas, node, name, value, caller)
+        change = partial(change_attribute, self._store, self.quotas, node, name, value, caller)
         with contextlib.ExitStack() as stack:
             if note.was_begun and value is None:
                 stack.enter_context(contextlib.suppress(NoSuchAttributeError))

@@ -12,9 +12,10 @@ unfinished line also takes a descriptor. ``logfs topic create`` and ``alter`` ha
 """
 
 import os
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from functools import partial
+from typing import NamedTuple
 
 from logfs.config import TOPIC_KEYS
 from logfs.errors import QuotaExceededError
@@ -23,9 +24,31 @@ from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
 from logfs.log.following.store import AnyStore
 from logfs.log.quotas import TopicUsage
+from logfs.records.layout import HEADER_BYTES
 
 _MESSAGE_BYTES = "max.message.bytes"
 _QUOTA_KEYS = "logfs.quota."
+_LINE_BYTES = HEADER_BYTES + 32
+"""A line takes at most so many bytes more in the log: the headers of a batch and of a record."""
+
+
+class UserUsage(NamedTuple):
+    """What a user with limits has used of them.
+
+    Attributes:
+        open_files: Files and directories that the user has open.
+        stored_bytes: Bytes of the logs of the topics that the user owns; None without a limit.
+        refused: Requests that were refused because of a limit.
+        throttled: Writes that had to wait for the rate.
+        throttled_s: Seconds that they had to wait, together.
+    """
+
+    user: int
+    open_files: int
+    stored_bytes: int | None
+    refused: int
+    throttled: int
+    throttled_s: float
 
 
 class WriterLimits:
@@ -58,11 +81,17 @@ class WriterLimits:
         self._rate = rate
         self._clock_s = clock_s
 
-    def admit(self, size_bytes: int) -> None:
-        """Let a write append so many bytes; raise QuotaExceededError if it may not."""
+    def admit(self, data: bytes) -> None:
+        """Let a write append lines; raise QuotaExceededError if it may not."""
         if self._max_bytes is not None:
-            what = f"the topics of user {self._owner}"
-            self._stored.admit(what, size_bytes, self._max_bytes, "the mount option user_max_bytes")
+            lines = data.count(b"\n") + 1
+            self._stored.admit(
+                f"the topics of user {self._owner}",
+                len(data),
+                self._max_bytes,
+                "the mount option user_max_bytes",
+                most_bytes=len(data) + lines * _LINE_BYTES,
+            )
 
     def spend(self, size_bytes: int) -> None:
         """Note bytes that were written."""
@@ -105,6 +134,38 @@ class Quotas:
         self._users: dict[tuple[str, int], int] = {}  # by kind and number of the handle
         self._stored: dict[int, TopicUsage] = {}  # by owner
         self._written: defaultdict[int, TopicUsage] = defaultdict(TopicUsage)  # by user
+        self._lock = threading.Lock()
+        self._refused: Counter[int] = Counter()  # by user, except writes
+
+    def usages(self) -> list[UserUsage]:
+        """Return the usage of each user with limits that this mount has seen."""
+        sizes = self._sizes() if self._options.user_max_bytes is not None else None
+        opened, refused = self._open.copy(), self._refused.copy()
+        stored, written = self._stored.copy(), self._written.copy()
+        users = {*opened, *refused, *stored, *written, *(sizes or ())} - self._unlimited
+        nothing = TopicUsage()
+        return [
+            UserUsage(
+                user,
+                opened[user],
+                None if sizes is None else sizes[user],
+                refused[user] + stored.get(user, nothing).refused,
+                written.get(user, nothing).throttled,
+                written.get(user, nothing).throttled_s,
+            )
+            for user in sorted(users)
+        ]
+
+    def _sizes(self) -> Counter[int]:
+        """Return the bytes of the logs of all topics, by owner."""
+        sizes: Counter[int] = Counter()
+        owners: dict[str, int] = {}
+        for log in self._store.all_partitions():
+            topic = log.topic_partition.topic
+            if topic not in owners:
+                owners[topic] = self._ownership.of_directory(topic)[1]
+            sizes[owners[topic]] += log.local_bytes
+        return sizes
 
     def limits_of(
         self, caller: int, topic: str, clock_s: Callable[[], float]
@@ -117,18 +178,10 @@ class Quotas:
         owner = self._ownership.of_directory(topic)[1]
         stored = self._stored.get(owner)
         if stored is None:
-            stored = self._stored[owner] = TopicUsage(partial(self._bytes_of, owner))
+            stored = self._stored[owner] = TopicUsage(lambda: self._sizes()[owner])
         if owner in self._unlimited:
             max_bytes = None
         return WriterLimits(owner, stored, max_bytes, self._written[caller], rate, clock_s)
-
-    def _bytes_of(self, owner: int) -> int:
-        """Return what the topics of a user have together."""
-        return sum(
-            log.local_bytes
-            for log in self._store.all_partitions()
-            if self._ownership.of_directory(log.topic_partition.topic)[1] == owner
-        )
 
     def check_partitions(self, caller: int, topic: str, partitions: int, owner: int) -> None:
         """Refuse a number of partitions for a topic that exists or is to be created.
@@ -152,6 +205,7 @@ class Quotas:
                 if other != topic and self._ownership.of_directory(other)[1] == owner
             )
         if total > limit:
+            self._count_refused(caller)
             raise QuotaExceededError(
                 f"topic {topic}: user {owner} would have {total} partitions; the mount option "
                 f"user_max_partitions allows {limit}, 'logfs topic create' and 'alter' more"
@@ -173,6 +227,7 @@ class Quotas:
             return
         limit, value = self._options.user_max_message_bytes, TOPIC_KEYS[key].parse(text)
         if isinstance(value, int) and value > limit:
+            self._count_refused(caller)
             raise QuotaExceededError(
                 f"topic {topic}: {key}={value}; the mount option user_max_message_bytes allows "
                 f"{limit}, 'logfs topic alter' more"
@@ -186,10 +241,15 @@ class Quotas:
         """
         limit = self._options.user_max_open_files
         if self._open[caller] >= limit and caller not in self._unlimited:
+            self._count_refused(caller)
             raise TooManyOpenFilesError(
                 f"user {caller} has {limit} files open; the mount option user_max_open_files "
                 "allows no more"
             )
+
+    def _count_refused(self, caller: int) -> None:
+        with self._lock:
+            self._refused[caller] += 1
 
     def note_opened(self, caller: int, kind: str, number: int) -> None:
         """Note the user that has opened a handle of a kind and number."""

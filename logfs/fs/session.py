@@ -48,7 +48,7 @@ class Session:
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor goes on with the mount.
-        is_mounting: The mount of a predecessor is being replaced.
+        is_mounting: It is being mounted, or has been.
         is_stop_wanted: SIGTERM came before signals were handled.
         successor: A process that waits to go on with the mount; None: the manager starts one.
     """
@@ -156,8 +156,8 @@ class Session:
             self._refuse("libfuse or logfs would have answered the kernel in another way")
         if self.is_adopted:
             return
+        self.is_mounting = True
         if self.has_predecessor:
-            self.is_mounting = True
             self._end_predecessor()
         take_place()
         self._mount(operations)

@@ -66,18 +66,15 @@ class Throttling:
             mark: Its ``throttle_mark`` after the append.
             ended: Ends the wait when it is set.
         """
-        waited_s = 0.0
-        while not self._is_over and (left_s := rate.throttle_s(mark)) > 0:
-            step_s = min(left_s, _STEP_S)
-            waited_s += step_s
-            if ended is None:
-                await trio.sleep(step_s)
-                continue
-            with trio.move_on_after(step_s):
+        if ended is None:
+            ended = trio.Event()
+        begun_s, has_waited = trio.current_time(), False
+        while not (self._is_over or ended.is_set()) and (left_s := rate.throttle_s(mark)) > 0:
+            has_waited = True
+            with trio.move_on_after(min(left_s, _STEP_S)):
                 await ended.wait()
-                break
-        if waited_s:
-            rate.note_throttled(waited_s)
+        if has_waited:
+            rate.note_throttled(trio.current_time() - begun_s)
 
     def end(self) -> None:
         """End all waits: the mount stops."""

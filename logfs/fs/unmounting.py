@@ -2,7 +2,6 @@
 
 import json
 import os
-import pwd
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from logfs.errors import MountError
 from logfs.fs.xattrs import PREFIX
 from logfs.log import names
 from logfs.machine import holders, mountpoints
+from logfs.machine.host import user_name
 
 CLOSING_TIMEOUT_S = 60.0
 """How long an unmount waits for a daemon to close the data directory."""
@@ -33,7 +33,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
         raise MountError(f"{point}: logfs is not mounted there")
     if os.geteuid() not in (0, found.user) and found.user is not None:
         raise MountError(
-            f"{point}: mounted by {_user_name(found.user)}; only that user and root may unmount it"
+            f"{point}: mounted by {user_name(found.user)}; only that user and root may unmount it"
         )
     if lazy:
         mountpoints.detach(point)
@@ -57,13 +57,6 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
         if time.monotonic() > deadline_s:
             raise MountError(f"{point}: unmounted, but process {pid} still closes {data}")
         time.sleep(0.01)
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def unmount_dead(mountpoint: str) -> bool:

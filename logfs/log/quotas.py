@@ -53,7 +53,13 @@ class TopicUsage:
         self._debt_at_s = 0.0
 
     def admit(
-        self, what: str, size_bytes: int, limit: int, name: str = "logfs.quota.bytes"
+        self,
+        what: str,
+        size_bytes: int,
+        limit: int,
+        name: str = "logfs.quota.bytes",
+        *,
+        most_bytes: int | None = None,
     ) -> None:
         """Let a request append so many bytes.
 
@@ -62,6 +68,7 @@ class TopicUsage:
             size_bytes: What the request adds.
             limit: What it may have.
             name: Of the limit.
+            most_bytes: What the logs may grow by if that is not ``size_bytes``.
 
         All partitions are measured only when the bytes admitted since the last time may have
         reached the limit. So requests to several partitions at one moment may exceed it, each by
@@ -82,7 +89,7 @@ class TopicUsage:
                         "'logfs trim' makes room; retention.bytes and retention.ms keep it; a "
                         "larger quota allows more"
                     )
-            self._admitted_bytes += size_bytes
+            self._admitted_bytes += size_bytes if most_bytes is None else most_bytes
 
     def spend(self, size_bytes: int, rate: int, now_s: float) -> None:
         """Note bytes that were appended."""

@@ -1,6 +1,6 @@
 """The machine that logfs runs on: clocks, mounts, processes, the terminal, Python packages.
 
-    host         clocks, random identifiers, the boot, the time zone, the limit of open files
+    host         clocks, random identifiers, the boot, the time zone, users, the limit of open files
     caches       the directory of caches
     stores       the object store of a data directory
     disks        the disk of a data directory, or of the URL of an object store

@@ -1,7 +1,8 @@
-"""Facts of this machine: clocks, random identifiers, the boot, the time zone."""
+"""Facts of this machine: clocks, random identifiers, the boot, the time zone, names of users."""
 
 import itertools
 import os
+import pwd
 import resource
 import time
 from collections.abc import Callable
@@ -98,6 +99,14 @@ class LocalZone(tzinfo):
 
 
 LOCAL_ZONE = LocalZone()
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user; the number if it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def utc_offset_s(zone: tzinfo, local: str) -> int:

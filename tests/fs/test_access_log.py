@@ -3,14 +3,16 @@
 import errno
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from logfs.fs.accesslog import MOST_LINES, AccessLog
-from tests.mounting import Mount
+from logfs.fs.accesslog import MOST_LINES, AccessLog, name_of_node
+from tests.fs.world import World
+from tests.mounting import COMMAND, Mount, is_mounted
 from tests.mounting import logfs as run
 
 ROOT = {1: ".", 2: "web"}
@@ -80,6 +82,10 @@ def test_a_mount_writes_a_line_for_each_open_and_change(tmp_path: Path, path: Pa
             (topic / "0").unlink()
         with pytest.raises(OSError, match="argument"):
             os.setxattr(topic, "user.logfs.retention.ms", b"soon")
+        for _ in range(3):
+            os.system(f"exec echo x >> {topic}/0")
+        for _ in range(3):
+            (topic / "0").read_bytes()
         run("append", mount.data / "web" / "0", data=b"y\n")
         run("topic", "delete", mount.data / "web")
     lines = lines_of(path)
@@ -90,10 +96,38 @@ def test_a_mount_writes_a_line_for_each_open_and_change(tmp_path: Path, path: Pa
         ("open", "web/0@earliest..latest", "ok"),
         ("unlink", "web/0", "EPERM"),
         ("setxattr", "web", "EINVAL"),
+        *[("open", "web/0", "ok")] * 6,
         ("lines", "web/0", "ok"),
         ("delete", "web", "ok"),
     ]
     assert [line.get("mode") for line in lines[1:3]] == ["a", "r"]
     assert {line["uid"] for line in lines} == {os.getuid()}
     assert {line["pid"] for line in lines[:5]} == {os.getpid()}
+    assert [line["mode"] for line in lines[5:11]] == ["a", "a", "a", "r", "r", "r"]
+    assert len({line["pid"] for line in lines[5:9]}) == 4
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["web/0", "web/0.tsv", "web/0.meta", "."])
+async def test_names_that_an_earlier_daemon_has_looked_up(world: World, name: str) -> None:
+    await world.mkdir("web")
+    await world.append("web/0", b"x\n")
+    entry = await world.find("" if name == "." else name)
+    assert name_of_node(world.operations.inodes.node(entry.st_ino)) == name
+    entry = await world.find("web/0@earliest..latest")
+    assert name_of_node(world.operations.inodes.node(entry.st_ino)) == "web/0@?"
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_a_file_in_the_mount_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    point = tmp_path / "mnt"
+    point.mkdir()
+    tmp_path.joinpath("link").symlink_to(point)
+    for path in (point / "web" / "0", tmp_path / "link" / "access"):
+        arguments = ("mount", tmp_path / "data", point, "-o", f"access_log={path}")
+        done = subprocess.run([*COMMAND, *arguments], check=False, capture_output=True, timeout=60)
+        assert done.returncode == 1
+        assert b"it lies in the mount whose log it is to be" in done.stderr
+        assert not is_mounted(point)

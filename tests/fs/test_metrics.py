@@ -20,7 +20,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from logfs.client import Daemon
-from logfs.fs.metrics import forwards, groups, mirrors, remote, topicquotas
+from logfs.fs.metrics import forwards, groups, mirrors, remote, topicquotas, users
 from tests.mounting import COMMAND, ROOT, Mount, logfs, opened_store, run, wait_until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
@@ -330,6 +330,7 @@ def test_queries_of_the_examples_name_metrics_that_exist(mount: Mount, tmp_path:
         | forwards.NAMES
         | groups.NAMES
         | topicquotas.NAMES
+        | users.NAMES
         | {
             "logfs_mirror_errors_total",
             "logfs_mirror_lag_seconds",

@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from logfs.fs.options import MountOptions
 from logfs.fs.unmounting import unmount
 from logfs.machine import mountpoints
 from tests.fs.mounting import Mounted
+from tests.mounting import COMMAND, PATIENCE_S, environment, is_mounted, take_away, wait_until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -158,3 +161,33 @@ def test_a_read_only_mount(mounted: Mounted) -> None:
     assert errno_of(os.utime, path / "orders/0") == errno.EROFS
     mounted.stop()
     assert sorted((path, path.stat().st_mtime_ns) for path in mounted.data.rglob("*")) == before
+
+
+FIRST_PROCESS = ["unshare", "--pid", "--fork", "--kill-child", "env", "--block-signal=TERM"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace of its own needs root")
+def test_sigterm_to_the_first_process_of_a_container_before_it_handles_it(tmp_path: Path) -> None:
+    data, point = tmp_path / "data", tmp_path / "mnt"
+    data.mkdir()
+    point.mkdir()
+    command = [*FIRST_PROCESS, *COMMAND, "mount", str(data), str(point)]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        wait_until(lambda: has_blocked(signal.SIGTERM, children.read_text()), "env has begun")
+        os.kill(int(children.read_text()), signal.SIGTERM)
+        try:
+            assert parent.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        finally:
+            parent.kill()
+            if is_mounted(point):
+                take_away(point)
+
+
+def has_blocked(number: int, process: str) -> bool:
+    try:
+        text = Path(f"/proc/{process.strip()}/status").read_text()
+    except OSError:
+        return False
+    (blocked,) = re.findall(r"SigBlk:\s+(\w+)", text)
+    return bool(int(blocked, 16) >> (number - 1) & 1)

@@ -1,11 +1,18 @@
 """What users other than root may make and set through a mount."""
 
+import contextlib
 import errno
 
+import pyfuse3
 import pytest
 import trio
 from trio.testing import MockClock
 
+from logfs.cli.commands.status import notes_of_users
+from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.metrics import users
+from logfs.fs.metrics.family import as_json
+from logfs.fs.throttling import Throttling
 from tests.fs.world import APPEND, World, refused
 
 ALICE, BOB = 1001, 1002
@@ -142,3 +149,74 @@ async def test_a_user_that_writes_too_fast_waits(autojump_clock: MockClock) -> N
     assert await world.write(handle, b"x\n") == 2
     become(world, 0)
     assert await world.write(await world.open("a/0", APPEND), b"x" * 1000 + b"\n") == 1001
+
+
+@pytest.mark.expect_log("the topics of user 1001: no room in the quota")
+async def test_many_short_lines_do_not_exceed_the_limit() -> None:
+    world = World(options="user_max_bytes=2000")
+    become(world, ALICE)
+    await world.mkdir("a")
+    handle = await world.open("a/0", APPEND)
+    writes = 0
+    with contextlib.suppress(pyfuse3.FUSEError):
+        while writes < 100:
+            writes += await world.write(handle, b"x\n") // 2
+    assert 10 < writes < 100
+    assert 1900 < world.store.partition("a", 0).local_bytes < 2100  # by its own headers
+
+
+@pytest.mark.expect_log("the topics of user 1001: no room", "user 1001 has 3 files open")
+async def test_what_users_use_is_in_metrics_and_status() -> None:
+    world = World(options="user_max_bytes=1000,user_max_open_files=3,user_max_byte_rate=1000000")
+    assert not list(users.families(world.operations.options, world.operations.quotas.usages()))
+    become(world, ALICE)
+    await world.mkdir("a")
+    handle = await world.open("a/0", APPEND)
+    await world.write(handle, b"x" * 500 + b"\n")
+    assert await refused(world.write(handle, b"x" * 500 + b"\n")) == errno.EDQUOT
+    others = [await world.open("a/0") for _ in range(2)]
+    assert await refused(world.open("a/0")) == errno.EMFILE
+    await world.close(others.pop())
+    usages = world.operations.quotas.usages()
+    metrics = as_json(users.families(world.operations.options, usages))
+    size = world.store.partition("a", 0).local_bytes
+    assert metrics["logfs_user_max_bytes"] == 1000
+    assert {name: row[0]["value"] for name, row in metrics.items() if isinstance(row, list)} == {
+        "logfs_user_open_files": 2,
+        "logfs_user_used_bytes": size,
+        "logfs_user_refused_total": 2,
+        "logfs_user_throttled_total": 0,
+        "logfs_user_throttled_seconds_total": 0.0,
+    }
+    assert notes_of_users(metrics) == [f"user 1001: {size}B of 1000B used, 2 requests refused"]
+
+
+class SlowRate:
+    """A rate that lets a writer go on after ten seconds."""
+
+    def __init__(self) -> None:
+        self.until = trio.current_time() + 10
+        self.noted: list[float] = []
+
+    def throttle_s(self, mark: int) -> float:
+        return max(self.until - trio.current_time(), 0.0)
+
+    def note_throttled(self, seconds: float) -> None:
+        self.noted.append(seconds)
+
+
+async def test_a_wait_that_a_signal_ends_counts_only_the_time_waited(
+    autojump_clock: MockClock,
+) -> None:
+    throttling, rate = Throttling(InterruptWatch(None)), SlowRate()
+    ended = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(throttling.wait, rate, 0, ended)
+        await trio.sleep(2.5)
+        ended.set()
+    await throttling.wait(rate, 0, ended)  # no second wait
+    assert rate.noted == [pytest.approx(2.5)]
+    await throttling.wait(rate, 0)
+    assert rate.noted == [pytest.approx(2.5), pytest.approx(7.5)]
+    await throttling.wait(rate, 0)
+    assert len(rate.noted) == 2

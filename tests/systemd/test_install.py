@@ -3,11 +3,13 @@
 import base64
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from tests.mounting import ROOT
 
 pytestmark = pytest.mark.slow
 
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SOURCE = re.compile(r'(?:src|srcset|href)="([^"]+)"')
 FILES = [
     "etc/fish/completions/logfs.fish",
     "sbin/mount.fuse.logfs",
@@ -83,6 +87,18 @@ def below(root: Path) -> set[str]:
     return {name for name in found if not name.startswith("opt/")}
 
 
+def links_to_nowhere(documents: Path) -> Iterator[str]:
+    """Yield the links of installed documents to files that were not installed."""
+    pages = sorted(documents.rglob("*.md"))
+    assert len(pages) > 15
+    for page in pages:
+        text = page.read_text()
+        for target in LINK.findall(text) + SOURCE.findall(text):
+            path = target.partition("#")[0]
+            if path and "://" not in path and not (page.parent / path).is_file():
+                yield f"{page.relative_to(documents)}: {target}"
+
+
 def environments(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "opt/logfs").iterdir() if path.is_dir())
 
@@ -113,6 +129,7 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
     installed = call("install", "export,iceberg")
     assert f"logfs: installed {__version__}-" in installed
     assert set(FILES) <= below(root)
+    assert list(links_to_nowhere(root / "usr/share/doc/logfs")) == []
     assert (root / "usr/bin/logfs").readlink() == Path("/opt/logfs/current/bin/logfs")
     (first, current) = environments(root)
     assert (root / "opt/logfs/current").readlink() == Path(first)

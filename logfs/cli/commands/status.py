@@ -17,7 +17,7 @@ from logfs.cli.terminal.tables import TableColumn, counted, format_bytes, format
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
 from logfs.machine.disks import is_url
-from logfs.machine.host import system_clock
+from logfs.machine.host import system_clock, user_name
 
 if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
@@ -377,6 +377,32 @@ def _notes_of_quotas(topic: "TopicOverview") -> list[str]:
     return notes
 
 
+def notes_of_users(metrics: Mapping[str, Any]) -> list[str]:
+    """Return what users with limits use, and what came of it."""
+
+    def by_user(name: str) -> dict[str, float]:
+        return {row["user"]: row["value"] for row in metrics.get(name, ())}
+
+    limit, used = metrics.get("logfs_user_max_bytes"), by_user("logfs_user_used_bytes")
+    refused = by_user("logfs_user_refused_total")
+    waits = by_user("logfs_user_throttled_total")
+    waited_s = by_user("logfs_user_throttled_seconds_total")
+    notes = []
+    for user, count in refused.items():
+        facts = []
+        if limit is not None and user in used:
+            share = tables.format_bytes(int(used[user]))
+            facts.append(f"{share} of {tables.format_bytes(int(limit))} used")
+        if count:
+            facts.append(f"{tables.counted(int(count), 'request')} refused")
+        if waits[user]:
+            writes = tables.counted(int(waits[user]), "write")
+            facts.append(f"{writes} had to wait, for {format_duration(waited_s[user])} in all")
+        if facts:
+            notes.append(f"user {user_name(int(user))}: {', '.join(facts)}")
+    return notes
+
+
 def _notes_of_groups(found: "Status") -> list[str]:
     """Return what consumer groups have not read yet."""
     lags: dict[tuple[str, str], list[GroupLag]] = {}
@@ -417,6 +443,7 @@ def _notes(found: "Status") -> list[str]:
                 f"{loss['kind']}, "
                 f"{loss['bytes']} bytes: {loss['detail']}"
             )
+    notes += notes_of_users(found.metrics or {})
     notes += _notes_of_groups(found)
     for topic in found.topics:
         notes += _notes_of_mirror(topic)

@@ -1,11 +1,9 @@
 """``logfs top``: which programs append to and read which topics, live."""
 
 import json
-import pwd
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import click
@@ -13,6 +11,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.tables import TableColumn
+from logfs.machine.host import user_name
 
 _TOPICS = ("TOPIC", "APPENDS/S", "RECORDS/S", "IN/S", "OUT/S")
 _PROGRAMS = ("PROGRAM", "PID", "USER", "TOPIC", "DOES", "REQUESTS/S", "BYTES/S")
@@ -112,7 +111,7 @@ def _place(row: Row, *, every: bool) -> str:
 
 def _program(row: Row, *, every: bool) -> tuple[object, ...]:
     name, place = row["program"] or "-", _place(row, every=every)
-    return name, row["pid"], _user_name(row["uid"]), place, row["operation"]
+    return name, row["pid"], user_name(row["uid"]), place, row["operation"]
 
 
 def _sums(rows: Iterable[tuple[tuple[object, ...], Sequence[str], Row]]) -> Sums:
@@ -146,11 +145,3 @@ def _show_sums(
     tables.show_table([TableColumn(title, title not in _TEXTS) for title in titles], rows)
     if len(largest) > len(rows):
         click.echo(f"and {len(largest) - len(rows)} more")
-
-
-@cache
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

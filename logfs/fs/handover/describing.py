@@ -41,8 +41,6 @@ from logfs.types import View
 
 TAB = "\t"
 SEPARATOR = "\x1e"
-_MOST_MERGED_BYTES = 256 * 1024
-"""A merged name with a longer text, of a thousand partitions or more, ends with its daemon."""
 
 
 def describe(node: Node) -> str:
@@ -68,13 +66,13 @@ def _place(partition: MountedPartition) -> str:
 
 
 def _describe_merged(node: MergedNode) -> str:
-    """Return the text of a merged name; "" for one that would fill the journal."""
+    if any(part.resolved.log.is_part for part in node.parts):
+        return ""
     parts = ["merged"]
     for part, offsets in zip(node.parts, node.offsets, strict=True):
         fixed = _describe_fixed(part, _place(part.partition))
         parts += [f"{offsets.start}-{offsets.stop}", fixed]
-    text = SEPARATOR.join(parts)
-    return text if len(text) <= _MOST_MERGED_BYTES else ""
+    return SEPARATOR.join(parts)
 
 
 def _describe_file(node: FileNode, place: str) -> str:

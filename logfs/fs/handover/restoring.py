@@ -8,6 +8,7 @@ What has to be right before the first use is counted at the take-over: how many 
 partition and of each user are open, and how many read from a backing file.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,9 +42,16 @@ from logfs.log.reading.resolve import Limit, Resolved
 from logfs.log.segments.segment import Segment
 from logfs.types import View
 
+logger = logging.getLogger(__name__)
+
 _SUFFIX = {view: suffix for suffix, view in APPEND_VIEWS.items()}
 _READS_LOG = frozenset({"plain", "range", "follow", "fixed"})
 """The kinds of files whose partition is not reloaded while they are open."""
+_MERGED = "merged" + SEPARATOR
+_LARGEST_MERGED_BYTES = 4 << 20
+"""A merged name with a longer text, of some 16,000 partitions, ends with its daemon."""
+_MOST_MERGED_BYTES = 32 << 20
+"""So long are the texts of all open merged names together, a quarter of what the journal takes."""
 
 
 class KeptNodes:
@@ -58,19 +66,44 @@ class KeptNodes:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._merged: dict[int, int] = {}  # lengths of texts, by inode
         self.journal: Journal = NoJournal()
 
     def note(self, node: Node) -> None:
-        """Note a node before the kernel knows its number."""
-        if self.journal.is_kept:
-            text = describe(node)
-            if text:
-                self.journal.node(node.ino, text)
-            else:
-                self.journal.forgotten(node.ino)
+        """Note a node before the kernel knows its number; a merged one only when it is opened.
+
+        The kernel looks a name that is not open up again if its number means nothing.
+        """
+        if self.journal.is_kept and not isinstance(node, MergedNode):
+            self._note(node.ino, describe(node))
+
+    def note_open(self, node: Node) -> None:
+        """Note a node before it is opened."""
+        if not self.journal.is_kept:
+            return
+        text = describe(node)
+        if isinstance(node, MergedNode):
+            self._merged.pop(node.ino, None)
+            room = _MOST_MERGED_BYTES - sum(self._merged.values())
+            if len(text) > min(room, _LARGEST_MERGED_BYTES):
+                logger.warning(
+                    "%s@…: open files of this name, which merges %d partitions, end with this "
+                    "daemon: there is no room to note all of it",
+                    node.partition.topic_partition.topic, len(node.parts),
+                )  # fmt: skip
+                text = ""
+            self._merged[node.ino] = len(text)
+        self._note(node.ino, text)
+
+    def _note(self, ino: int, text: str) -> None:
+        if text:
+            self.journal.node(ino, text)
+        else:
+            self.journal.forgotten(ino)
 
     def forget(self, ino: int) -> None:
         """Note that the kernel does not know a number any more."""
+        self._merged.pop(ino, None)
         self.journal.forgotten(ino)
 
     def restore(self, ino: int) -> Node | None:
@@ -114,7 +147,7 @@ class KeptNodes:
         """Return the open files whose segments must stay readable when they are deleted."""
         nodes = self.journal.nodes
         files = self.journal.files.items()
-        kinds = "fixed" + TAB, "merged" + SEPARATOR
+        kinds = "fixed" + TAB, _MERGED
         return [fh for fh, file in files if nodes.get(file.ino, "").startswith(kinds)]
 
     def take_over(self, journal: Journal, passthrough: Passthrough, quotas: Quotas) -> None:
@@ -126,6 +159,9 @@ class KeptNodes:
             quotas: Limit the open files of users.
         """
         self.journal = journal
+        for ino, text in journal.nodes.items():
+            if text.startswith(_MERGED):
+                self._merged[ino] = len(text)
         passthrough.note = journal.backing
         files = Counter(file.ino for file in journal.files.values())
         for ino, count in files.items():

@@ -7,6 +7,7 @@
     endpoint     the HTTP server
     remote       the metrics of tiered storage
     topicquotas  the metrics of topics with quotas
+    users        the metrics of users with limits
     listener     its socket, from start to stop; see the mount option ``metrics``
 
 Nothing is collected before a client asks. It is read from the parts of the mount then, in the

@@ -16,7 +16,7 @@ import pyfuse3
 
 from logfs import __version__
 from logfs.fs.handover.state import Word
-from logfs.fs.metrics import logs, remote
+from logfs.fs.metrics import logs, remote, users
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.metrics.groups import GroupMetrics
 from logfs.fs.operations import Operations
@@ -149,6 +149,7 @@ class MountMetrics:
         yield from _of_store(store)
         yield from _of_requests(operations)
         yield from _of_handles(store, operations)
+        yield from users.families(operations.options, operations.quotas.usages())
         yield from _of_state(operations)
         yield from _of_executors(operations)
         if not store.read_only:

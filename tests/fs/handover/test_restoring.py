@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from logfs.fs.handover import restoring
 from logfs.fs.handover.state import Word
 from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.log.trimming import trim
@@ -303,3 +304,38 @@ async def test_a_file_without_more_bytes_is_not_ready_after_the_end(
 
     assert world.operations.files.poll(handle.number, None) == 0
     await world.close(handle)
+
+
+async def test_a_merged_name_is_noted_when_it_is_opened() -> None:
+    world = await orders()
+    entry = await world.find("orders@earliest")
+    assert entry.st_ino not in world.journal.nodes
+    world.kill()
+    assert await refused(world.operations.getattr(entry.st_ino, world.user)) == errno.ESTALE
+    handle = await world.open("orders@earliest")
+    assert handle.inode in world.journal.nodes
+    world.kill()
+    assert await world.read(handle, 0) == b"zero\none\ntwo\nthree\n"
+
+
+@pytest.mark.expect_log("orders@…: open files of this name, which merges 1 partitions, end with")
+async def test_merged_names_for_which_there_is_no_room_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await orders()
+    first = await world.open("orders@earliest")
+    monkeypatch.setattr(restoring, "_MOST_MERGED_BYTES", len(world.journal.nodes[first.inode]) + 10)
+    world.kill()
+    second = await world.open("orders@earliest..latest.jsonl")
+    world.kill()
+    assert await world.read(first, 0) == b"zero\none\ntwo\nthree\n"
+    assert await refused(world.read(second, 0)) == errno.ESTALE
+
+
+@pytest.mark.expect_log("orders@…: open files of this name, which merges 1 partitions, end with")
+async def test_a_merged_name_that_is_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "_LARGEST_MERGED_BYTES", 10)
+    world = await orders()
+    handle = await world.open("orders@earliest")
+    world.kill()
+    assert await refused(world.read(handle, 0)) == errno.ESTALE
