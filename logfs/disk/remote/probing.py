@@ -4,6 +4,7 @@ Some servers accept conditional requests and ignore the condition. With such a s
 directories could write one partition, and each would delete what the other needs.
 """
 
+import contextlib
 import threading
 
 from logfs.disk.remote.objects import ChangedError, ObjectStore
@@ -32,8 +33,11 @@ def probe(store: ObjectStore, nonce: bytes) -> None:
     key = PROBE + nonce.hex()
     try:
         _probe(store, key, nonce)
-    finally:
-        store.delete(key)
+    except BaseException:
+        with contextlib.suppress(OSError):  # what was found first says more
+            store.delete(key)
+        raise
+    store.delete(key)
 
 
 def _probe(store: ObjectStore, key: str, nonce: bytes) -> None:
