@@ -22,6 +22,7 @@ class Exported(NamedTuple):
 
     Attributes:
         records, files, size_bytes: Written by it, or by the one before it that was killed.
+        merged: How many files were merged, and into how many; None: no merge was wanted.
         lost: Partition, first offset and offset after of what retention removed too early.
     """
 
@@ -33,6 +34,7 @@ class Exported(NamedTuple):
     lost: list[tuple[TopicPartition, int, int]]
     refused: list[str]
     verified: "VerifiedFiles | None" = None
+    merged: tuple[int, int] | None = None
 
 
 class VerifiedFiles(NamedTuple):
@@ -55,6 +57,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
     text: Collection[str] | None = None,
     with_recreated: bool = False,
     min_bytes: int = 0,
+    compact: bool = False,
     verify: bool = False,
 ) -> Exported:
     """Export partitions, and add the files to a table.
@@ -65,6 +68,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         text: The columns to write as strings; None: those of earlier runs.
         with_recreated: Continue with topics that were deleted and created again.
         min_bytes: See ``Exporter``.
+        compact: Merge small files after that.
         verify: Read all files of the partitions again, and compare them with the log.
         worker: A Spark session; else how many files at the same time, None for one a core.
 
@@ -76,6 +80,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         from logfs.spark.exporting.export import Exporter
         from logfs.spark.exporting.iceberg import IcebergTable
         from logfs.spark.exporting.manifest import read_manifest, written_files
+        from logfs.spark.exporting.merging import merge_files
         from logfs.spark.exporting.ranges import export_range
         from logfs.spark.exporting.targets import open_target, refuse_inside
         from logfs.spark.exporting.verifying import files_to_verify, verify_files
@@ -93,8 +98,16 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         partial(export_range, data, address, text=columns),
     )
     run = partial(share_out, worker, name, progress, write)
+    merge = partial(merge_files, address, text=columns)
     exporter = Exporter(
-        data, address, run, text=columns, with_recreated=with_recreated, min_bytes=min_bytes
+        data,
+        address,
+        run,
+        merge=partial(share_out, worker, f"{name} --compact", progress, merge),
+        table=iceberg,
+        text=columns,
+        with_recreated=with_recreated,
+        min_bytes=min_bytes,
     )
     with exporter.owned():
         if only is None:
@@ -106,6 +119,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
             what = str(error).partition(". ")[0]
             raise ExportError(f"{what}: export to another place without --text") from error
         added = 0 if table is None else table.add(address)
+        merged = exporter.compact(only) if compact else None
         manifest = read_manifest(target)
         verified = None
         if verify:
@@ -123,6 +137,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         exporter.lost,
         exporter.refused,
         verified,
+        merged,
     )
 
 

@@ -248,9 +248,9 @@ def test_another_topic_of_that_name_is_refused(logfs: Call, logs: Logs, tmp_path
     assert status == 1
     assert "clicks is another topic (id " in errors[0]
     assert "export it to another directory" in errors[0]
-    (out / "_logfs" / "manifest.json").write_text('{"version": 3}')
+    (out / "_logfs" / "manifest.json").write_text('{"version": 4}')
     status, _, errors = logfs("export", logs.path, out)
-    assert (status, "version 3, expected 2" in errors[0]) == (1, True)
+    assert (status, "version 4, expected 3" in errors[0]) == (1, True)
     (out / "_logfs" / "manifest.json").write_text("{")
     status, _, errors = logfs("export", logs.path, out)
     assert (status, "it does not parse" in errors[0]) == (1, True)

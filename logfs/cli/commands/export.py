@@ -59,6 +59,12 @@ if TYPE_CHECKING:
     "DESTINATION do the same.",
 )
 @click.option(
+    "--compact",
+    is_flag=True,
+    help="Then merge small files of the partitions in DESTINATION: neighbouring ones of a day, up "
+    "to about 128 MB. Not while others read them, see below.",
+)
+@click.option(
     "--verify",
     is_flag=True,
     help="Then read all files of the partitions in DESTINATION again, and compare them with the "
@@ -75,6 +81,7 @@ def export(  # noqa: PLR0913 - an argument for each option
     text: tuple[str, ...],
     *,
     recreated: bool,
+    compact: bool,
     verify: bool,
     spark: SparkRequest,
     as_json: bool,
@@ -104,6 +111,11 @@ def export(  # noqa: PLR0913 - an argument for each option
     With --min-bytes nothing is lost as long as retention keeps the records until they are exported;
     a run without it exports all that is left.
 
+    With --compact small files are merged: run it once an hour or a day. A kill at any moment loses
+    no record; the next run continues, also without --compact. While files are merged, and after a
+    kill until the next run, a reader may see records twice, or miss a file that it has listed: the
+    offsets tell (a record is a topic, a partition and an offset). It conflicts with --iceberg.
+
     With --iceberg the files are added to a table, each once. pyiceberg's configuration has the
     catalog: ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__PROD__URI in the environment. Needs pyiceberg:
     EXTRAS=iceberg. The files must not be removed.
@@ -116,10 +128,13 @@ def export(  # noqa: PLR0913 - an argument for each option
         logfs export /var/lib/logfs/orders /srv/lake
         logfs export --min-bytes 64MiB /var/lib/logfs /srv/lake
         logfs export --json /var/lib/logfs /srv/lake
+        logfs export --compact /var/lib/logfs /srv/lake
         logfs export --verify /var/lib/logfs /srv/lake
         logfs export --text value /var/lib/logfs/orders s3://lake/logs
     """  # noqa: D301 - click's mark for text it does not fill
     refuse_jobs(jobs, spark)
+    if compact and iceberg is not None:
+        raise click.UsageError("--compact removes files that the table of --iceberg needs")
     from logfs.cli.parquet_export import export_to
     from logfs.library.directory import partitions_named
     from logfs.library.mounted_disk import disk_at, reading_root
@@ -143,6 +158,7 @@ def export(  # noqa: PLR0913 - an argument for each option
             text=text or None,
             with_recreated=recreated,
             min_bytes=round(min_bytes),
+            compact=compact,
             verify=verify,
         )
     for one, first, behind in done.lost:
@@ -165,6 +181,9 @@ def _show(destination: str, done: "Exported", iceberg: str | None, *, as_json: b
     added = tables.counted(done.added, "file")
     added = "" if iceberg is None else f"; {added} added to {iceberg}"
     click.echo(f"{destination}: {what}{added}")
+    if done.merged is not None:
+        before, after = done.merged
+        click.echo(f"compacted: {tables.counted(before, 'file')} into {after}")
     if done.verified is not None:
         found = done.verified
         read = tables.counted(found.records, "record"), tables.counted(found.files, "file")
@@ -189,5 +208,6 @@ def _as_json(destination: str, done: "Exported") -> dict[str, Any]:
             for one, first, behind in done.lost
         ],
         "refused": done.refused,
+        "compacted": done.merged,
         "verified": None if done.verified is None else done.verified._asdict(),
     }

@@ -6,10 +6,12 @@
         done/orders-0-START-END.json        of these, one that is written
         writing/                            files that are not whole yet
 
+    spool        files on their way to a store
     targets      a directory, or a prefix of an object store
     manifest     the small files below ``_logfs``
     dayfiles     records to a file for each day                                       pyarrow
     ranges       one range of offsets: the unit of work
+    merging      small files into larger ones                                         pyarrow
     export       a run: goes on with what was interrupted, then with what is new
     verifying    the files, read again and compared with the log
     iceberg      the files into an Iceberg table, each once                           pyiceberg

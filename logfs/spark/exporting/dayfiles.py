@@ -5,11 +5,18 @@ quickly as Parquet can be. A range may have records of any number of days: what 
 all, and so is the number of open files, of which the one that was used least recently is closed.
 """
 
+import io
 from collections.abc import Callable, Iterator
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from logfs.arrow.columns import ALL
+
+COLUMNS = ALL
+"""Those of Spark's Kafka source, as ``spark.read.format("logfs")`` has them."""
 
 GROUP_BYTES = 64 << 20
 """Of Arrow's columns; in Parquet it is less."""
@@ -21,15 +28,20 @@ _DAY_US = 86_400_000_000
 class _Day:
     def __init__(self) -> None:
         self.writer: pq.ParquetWriter | None = None
+        self.file: io.IOBase | None = None
         self.waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self.files = 0
 
 
 class DayFiles:
-    """Writes records, day by day, to the path for a day and a number from 0."""
+    """Writes records, day by day, to the file for a day and a number from 0.
 
-    def __init__(self, open_file: Callable[[str, int], str], schema: pa.Schema) -> None:
+    Args:
+        open_file: Returns it; it is closed when it is whole.
+    """
+
+    def __init__(self, open_file: Callable[[str, int], io.IOBase], schema: pa.Schema) -> None:
         self._open_file = open_file
         self._schema = schema
         self._days: dict[int, _Day] = {}
@@ -61,9 +73,9 @@ class DayFiles:
             return
         if day.writer is None:
             self._make_room()
-            path = self._open_file(str(np.datetime64(number, "D")), day.files)
+            day.file = self._open_file(str(np.datetime64(number, "D")), day.files)
             day.writer = pq.ParquetWriter(
-                path, self._schema, compression="zstd", write_page_checksum=True
+                day.file, self._schema, compression="zstd", write_page_checksum=True
             )
             day.files += 1
         # Rows of one group are together: none is larger than what waited.
@@ -77,9 +89,10 @@ class DayFiles:
             self._close(day)
 
     def _close(self, day: _Day) -> None:
-        if day.writer is not None:
+        if day.writer is not None and day.file is not None:
             day.writer.close()
-            day.writer = None
+            day.file.close()
+            day.writer = day.file = None
 
 
 def by_day(records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -93,3 +106,15 @@ def by_day(records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         return
     for number in np.unique(days):
         yield int(number), records.take(pa.array(np.flatnonzero(days == number)))
+
+
+def read_columns(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a file, and check the checksums of its pages.
+
+    Raises:
+        pa.ArrowException, OSError, KeyError, ValueError: It is damaged, or lacks a column.
+    """
+    names = [column.name for column in COLUMNS]
+    with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+        for batch in parquet.iter_batches(columns=names):
+            yield batch.select(names)

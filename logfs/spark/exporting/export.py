@@ -19,7 +19,9 @@ from logfs.spark.exporting.manifest import (
     read_manifest,
     read_written,
     write_manifest,
+    written_files,
 )
+from logfs.spark.exporting.merging import MergeRun, plan_merges
 from logfs.spark.exporting.targets import open_target
 from logfs.types import IsolationLevel, TopicPartition
 
@@ -36,24 +38,30 @@ class Exporter:
     Args:
         with_recreated: Continue with topics that were deleted and created again.
         text: The columns that are strings; None: those of earlier runs.
+        merge: Merges files; None: none are merged.
+        table: The Iceberg table that gets the files.
         min_bytes: Leave the end of a partition for a later run until about so many bytes of its log
             are new.
 
     Attributes:
         lost: What was gone before a run came to it: partition, first offset, offset after.
-        refused: Why topics were left out.
+        refused: Why topics were left out, and what else a user has to look at.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the command
         self,
         root: str,
         destination: str,
         run: Run,
         *,
+        merge: MergeRun | None = None,
+        table: str | None = None,
         text: Collection[str] | None = None,
         with_recreated: bool = False,
         min_bytes: int = 0,
     ) -> None:
+        self._merge = merge
+        self._table = table
         self._root = root
         self._destination = destination
         self._run = run
@@ -70,7 +78,7 @@ class Exporter:
         return self._target.owned()
 
     def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
-        """Write what is new in partitions, and what an interrupted run was to write.
+        """Write what is new in partitions, and what an interrupted run was to write or merge.
 
         A topic that this user may not read is left out, as is one of which the destination holds
         another one, or more than there is; see ``refused``.
@@ -81,10 +89,11 @@ class Exporter:
         """
         manifest = read_manifest(self._target)
         manifest.text = manifest.settle_text(self._text)
-        if not self._target.is_locked:
-            write_manifest(
-                self._target, manifest
-            )  # another run that is under way fails from now on
+        has_table = self._table is not None and manifest.note_table(self._table)
+        if has_table or not self._target.is_locked:
+            # In a store, another run that is under way fails from now on.
+            write_manifest(self._target, manifest)
+        self._finish_merges(manifest)
         done = self._write(manifest) if manifest.ranges else []
         wanted = self._readable(wanted)
         logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
@@ -96,6 +105,39 @@ class Exporter:
             write_manifest(self._target, manifest)
             done += self._write(manifest, sizes)
         return done
+
+    def compact(self, only: Collection[TopicPartition]) -> tuple[int, int]:
+        """Merge small files of partitions; call it after ``export``.
+
+        Returns:
+            How many files were merged, and into how many.
+
+        Raises:
+            ExportError: An Iceberg table may have the files, or a file is damaged.
+        """
+        manifest = read_manifest(self._target)
+        manifest.check_no_table()
+        files, sizes = written_files(self._target, manifest), self._target.sizes()
+        manifest.merges = plan_merges(files, sizes, set(only))
+        count = len(manifest.merges)
+        if not count:
+            return 0, 0
+        write_manifest(self._target, manifest)
+        return self._finish_merges(manifest), count
+
+    def _finish_merges(self, manifest: ExportManifest) -> int:
+        """Do the merges of the manifest; return how many files were merged."""
+        if not manifest.merges or self._merge is None:
+            return 0
+        present = self._target.sizes()
+        sizes = [sum(present.get(name, 0) for name in one.sources) for one in manifest.merges]
+        files = 0
+        for one in self._merge(manifest.merges, sizes):
+            files += one.files
+            self.refused += [f"{name}: it is gone, and was not merged" for name in one.missing]
+        manifest.merges = []
+        write_manifest(self._target, manifest)
+        return files
 
     def _write(
         self, manifest: ExportManifest, sizes: dict[ExportRange, int] | None = None
@@ -155,7 +197,7 @@ class Exporter:
                 denied.add(one.topic)
             except FileNotFoundError:  # it was deleted just now
                 continue
-        self.refused = [f"{topic}: this user may not read it" for topic in sorted(denied)]
+        self.refused += [f"{topic}: this user may not read it" for topic in sorted(denied)]
         return [one for one in readable if one.topic not in denied]
 
     def _without_refused(

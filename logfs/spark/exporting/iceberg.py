@@ -14,12 +14,12 @@ from typing import Any
 from logfs.arrow.batches import schema_of
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
+from logfs.spark.exporting.dayfiles import COLUMNS
 from logfs.spark.exporting.manifest import (
     numbered,
     read_manifest,
     written_files,
 )
-from logfs.spark.exporting.ranges import COLUMNS
 from logfs.spark.exporting.targets import open_target
 
 OFFSETS = "logfs.offsets"

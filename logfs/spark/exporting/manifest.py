@@ -2,18 +2,22 @@
 
 ``manifest.json``, replaced as a whole:
 
-    {"version": 2,
+    {"version": 3,
      "topics": {"orders": "the topic id, or null"},
      "earlier": {"orders": ["the ids of deleted topics of this name"]},
      "ends": {"orders-0": 1500},
      "ranges": [["orders", 0, 1500, 2300, 1]],
      "text": ["value"],
+     "merges": [["topic=orders/day=…/orders-0-0-20.parquet", ["…/orders-0-0-10.parquet", …]]],
+     "tables": ["lake.logs.orders"],
      "run": "a random number, so that no two versions have the same bytes"}
 
 ``ends`` is the offset up to which everything is written; ``ranges`` are about to be, by a run that
 is under way or was killed. A topic that is created again starts at offset 0 again, so its ranges
 have a *generation*: the number of exported topics of that name before it. Version 1 has no
-generations. ``text`` is left out by versions before 0.3.0, which write bytes.
+generations. ``text`` is left out by versions before 0.3.0, which write bytes. Version 3 has the
+merges of files that are under way, see ``merging``, and the Iceberg tables that have the files;
+``tables`` is null if an earlier version began the export.
 """
 
 import json
@@ -27,7 +31,7 @@ from logfs.log.names import parse_partition_directory
 from logfs.spark.exporting.targets import DONE, MANIFEST, ExportTarget
 from logfs.types import TopicPartition
 
-_VERSION = 2
+_VERSION = 3
 _FIRST_VERSION = 1
 _SUFFIX = ".parquet"
 _DIGITS = 20
@@ -78,6 +82,13 @@ class Written(NamedTuple):
     lost: tuple[tuple[int, int], ...]
 
 
+class Merge(NamedTuple):
+    """Files that become one, relative to the destination; the sources in the order of offsets."""
+
+    into: str
+    sources: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class ExportManifest:
     """Where an export is: ids of topics, the ends that are written, the ranges that are next.
@@ -86,6 +97,8 @@ class ExportManifest:
         topics: The id of each topic.
         earlier: The ids of deleted topics of the same names, in order.
         text: The columns that are strings; None: nothing was exported yet.
+        merges: The merges of files that are under way.
+        tables: The Iceberg tables that have the files; None: not known.
     """
 
     topics: dict[str, str | None] = field(default_factory=dict)
@@ -93,6 +106,8 @@ class ExportManifest:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     ranges: list[ExportRange] = field(default_factory=list)
     text: frozenset[str] | None = None
+    merges: list[Merge] = field(default_factory=list)
+    tables: list[str] | None = field(default_factory=list)
 
     def settle_text(self, wanted: Collection[str] | None) -> frozenset[str]:
         """Return the columns that are strings: those of earlier runs, or else the wanted ones.
@@ -121,6 +136,27 @@ class ExportManifest:
         self.topics[topic] = topic_id
         self.ends = {one: end for one, end in self.ends.items() if one.topic != topic}
 
+    def note_table(self, name: str) -> bool:
+        """Note that a table gets the files; return whether that is new."""
+        if name in (self.tables or ()):
+            return False
+        self.tables = sorted([*(self.tables or ()), name])
+        return True
+
+    def check_no_table(self) -> None:
+        """Raise ExportError if an Iceberg table may have the files, which must then stay."""
+        if self.tables is None:
+            raise ExportError(
+                f"{MANIFEST}: an earlier version of logfs began this export, and did not note "
+                "whether an Iceberg table has its files, which must stay then. If none has, write "
+                '"tables": [] into that file instead of null'
+            )
+        if self.tables:
+            raise ExportError(
+                f"the Iceberg table {', '.join(self.tables)} has the files of this export, so they "
+                "must stay: compact the table (rewrite_data_files), or export to another place"
+            )
+
     def finish(self) -> None:
         """Take it that all ranges are written."""
         for one in self.ranges:
@@ -138,12 +174,15 @@ def read_manifest(target: ExportTarget) -> ExportManifest:
     try:
         found = json.loads(text)
         version = found["version"]
-        if version in (_FIRST_VERSION, _VERSION):
+        if version in range(_FIRST_VERSION, _VERSION + 1):
             ends = {_partition(name): int(end) for name, end in found["ends"].items()}
             ranges = [ExportRange(*row) for row in found["ranges"]]
             earlier = {topic: list(ids) for topic, ids in found.get("earlier", {}).items()}
             texts = frozenset(found.get("text", ()))
-            return ExportManifest(dict(found["topics"]), earlier, ends, ranges, texts)
+            merges = [Merge(into, tuple(names)) for into, names in found.get("merges", ())]
+            tables = found.get("tables")
+            topics = dict(found["topics"])
+            return ExportManifest(topics, earlier, ends, ranges, texts, merges, tables)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
@@ -162,6 +201,8 @@ def write_manifest(target: ExportTarget, manifest: ExportManifest) -> None:
         "ends": {one.directory: end for one, end in sorted(manifest.ends.items())},
         "ranges": manifest.ranges,
         "text": sorted(manifest.text or ()),
+        "merges": manifest.merges,
+        "tables": manifest.tables,
         "run": os.urandom(8).hex(),
     }
     target.replace(MANIFEST, json.dumps(found, indent=1).encode())
@@ -231,6 +272,17 @@ def file_name(one: ExportRange, day: str, number: int) -> str:
     """Return where a range's records of a day go; a number > 0 is a further file of the day."""
     more = f"+{number}" if number else ""
     return f"topic={one.topic}/day={day}/{one.name}{more}{_SUFFIX}"
+
+
+def day_of(name: str) -> str:
+    """Return the day of a file, as in ``file_name``."""
+    return name.split("/")[1].removeprefix("day=")
+
+
+def file_order(name: str) -> tuple[str, int]:
+    """Return what orders files of a day by their offsets, further files of a range included."""
+    first, _, number = name.removesuffix(_SUFFIX).partition("+")
+    return first, int(number or 0)
 
 
 def _partition(name: str) -> TopicPartition:

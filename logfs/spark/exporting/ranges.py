@@ -1,19 +1,16 @@
 """One range of offsets to Parquet: what a process, a thread or an executor does at a time."""
 
+import io
 from collections.abc import Collection
 
 from logfs.arrow.batches import schema_of
-from logfs.arrow.columns import ALL
 from logfs.arrow.reading import read_range
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
 from logfs.log.scanning.ranges import OffsetRange
-from logfs.spark.exporting.dayfiles import DayFiles
+from logfs.spark.exporting.dayfiles import COLUMNS, DayFiles
 from logfs.spark.exporting.manifest import ExportRange, Written, file_name, note_written
 from logfs.spark.exporting.targets import open_target
-
-COLUMNS = ALL
-"""Those of Spark's Kafka source, as ``spark.read.format("logfs")`` has them."""
 
 
 def export_range(
@@ -35,13 +32,13 @@ def export_range(
             f"{root}/{one.topic_partition.directory} is not there: every machine needs the data "
             "directory at the same path"
         )
-    with target.scratch(one.name) as folder:
-        names: list[tuple[str, str]] = []
+    with target.scratch(one.name) as scratch:
+        made: list[tuple[io.IOBase, str]] = []
 
-        def open_file(day: str, number: int) -> str:
-            path = f"{folder}/{len(names)}"
-            names.append((path, file_name(one, day, number)))
-            return path
+        def open_file(day: str, number: int) -> io.IOBase:
+            file = scratch.create()
+            made.append((file, file_name(one, day, number)))
+            return file
 
         files, records = DayFiles(open_file, schema_of(COLUMNS, text)), 0
         batches = read_range(
@@ -56,7 +53,7 @@ def export_range(
             files.write(batch)
             records += batch.num_rows
         files.close()
-        size_bytes = sum(target.put(path, name) for path, name in names)
-    done = Written(one, records, size_bytes, tuple(name for _, name in names), tuple(lost))
+        size_bytes = sum(target.put(file, name) for file, name in made)
+    done = Written(one, records, size_bytes, tuple(name for _, name in made), tuple(lost))
     note_written(target, done)
     return done

@@ -4,26 +4,27 @@ What both promise: a file is seen whole or not at all, under its name for ever, 
 ``put`` returns. Of two runs at the same time one fails: a directory has a lock; in a store a run
 replaces the manifest only if no other run has replaced it since.
 
-In a directory a file is written under ``_logfs/writing`` and renamed. A file for a store is
-written in the temporary directory of the machine (``TMPDIR``) and becomes an object with one
-upload. An upload that was killed leaves no object. What a store keeps of it, the rules of the
-bucket for incomplete uploads remove.
+In a directory a file is written under ``_logfs/writing`` and renamed; the next run removes what a
+killed one has left there. A file for a store is written into a temporary file without a name and
+becomes an object with one upload. An upload that was killed leaves no object. What a store keeps of
+it, the rules of the bucket for incomplete uploads remove.
 """
 
 import contextlib
+import io
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.objects import ChangedError, ObjectStore
 from logfs.disk.remote.s3 import is_store_url
 from logfs.errors import ExportError
 from logfs.machine.disks import open_objects
+from logfs.spark.exporting.spool import Spool, SpooledFile
 
 FOLDER = "_logfs"
 MANIFEST = f"{FOLDER}/manifest.json"
@@ -32,6 +33,14 @@ WRITING = f"{FOLDER}/writing"
 LOCK = f"{FOLDER}/.lock"
 _MANIFEST_BYTES = 256 << 20
 _PART_BYTES = 16 << 20
+
+
+class Scratch(Protocol):
+    """Takes files that are not whole yet."""
+
+    def create(self) -> io.IOBase:
+        """Return a new file, to be written from its start to its end."""
+        ...
 
 
 class ExportTarget(Protocol):
@@ -77,16 +86,24 @@ class ExportTarget(Protocol):
         """Return the files below a folder ("": all but those of ``_logfs``), sorted."""
         ...
 
-    def scratch(self, name: str) -> AbstractContextManager[str]:
-        """Return a new local directory for files that are not whole yet; it is removed after."""
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes in bytes of ``names("")``."""
         ...
 
-    def put(self, path: str, name: str) -> int:
+    def remove_all(self, names: Collection[str]) -> None:
+        """Remove the files of these names that are there, durably."""
+        ...
+
+    def scratch(self, name: str) -> AbstractContextManager[Scratch]:
+        """Return a place for files that are not whole yet; what is left there is removed after."""
+        ...
+
+    def put(self, file: io.IOBase, name: str) -> int:
         """Put a file of ``scratch`` in its place, durably; return its size."""
         ...
 
-    def local(self, name: str) -> AbstractContextManager[str]:
-        """Return the path of a file, or of a copy that is removed after."""
+    def local(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        """Return a file opened for reading, or a copy that is removed after."""
         ...
 
 
@@ -153,18 +170,37 @@ class FolderTarget:
                 found += self.names(path)
         return sorted(found)
 
+    def sizes(self) -> dict[str, int]:
+        """See ``ExportTarget``."""
+        return {name: self._disk.stat(name).size for name in self.names("")}
+
+    def remove_all(self, names: Collection[str]) -> None:
+        """See ``ExportTarget``."""
+        folders = {str(Path(name).parent) for name in names}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(name)
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.sync_directory(folder)
+
     @contextmanager
-    def scratch(self, name: str) -> Iterator[str]:
+    def scratch(self, name: str) -> Iterator[Scratch]:
         """See ``ExportTarget``."""
         # Of this attempt alone: Spark may begin another one before this one has ended.
         folder = f"{WRITING}/{name}.{os.urandom(8).hex()}"
         self._disk.make_directory(folder)
-        yield f"{self.address}/{folder}"
+        with ExitStack() as files:
+            yield _Folder(Path(self.address, folder), files)
         self._disk.remove_tree(folder)
 
-    def put(self, path: str, name: str) -> int:
+    def put(self, file: io.IOBase, name: str) -> int:
         """See ``ExportTarget``."""
-        written = str(Path(path).relative_to(self.address))
+        assert isinstance(file, io.BufferedWriter)
+        file.close()
+        return self._place(str(Path(file.name).relative_to(self.address)), name)
+
+    def _place(self, written: str, name: str) -> int:
         file = self._disk.open(written, write=True)
         file.sync()
         size = file.size()
@@ -179,13 +215,28 @@ class FolderTarget:
         return size
 
     @contextmanager
-    def local(self, name: str) -> Iterator[str]:
+    def local(self, name: str) -> Iterator[IO[bytes]]:
         """See ``ExportTarget``."""
-        yield f"{self.address}/{name}"
+        with Path(self.address, name).open("rb") as file:
+            yield file
 
     def _make_folder(self, name: str) -> None:
         with contextlib.suppress(FileExistsError):
             self._disk.make_directory(name)
+
+
+class _Folder:
+    """Makes the files of a ``scratch`` of a directory, and closes them at the end."""
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        self._path = path
+        self._files = files
+        self._count = 0
+
+    def create(self) -> io.IOBase:
+        """See ``Scratch``."""
+        self._count += 1
+        return self._files.enter_context(Path(self._path, str(self._count)).open("xb"))
 
 
 class StoreTarget:
@@ -244,38 +295,38 @@ class StoreTarget:
         keys = (one.key for one in found)
         return sorted(key for key in keys if folder or not key.startswith(f"{FOLDER}/"))
 
-    @contextmanager
-    def scratch(self, name: str) -> Iterator[str]:
+    def sizes(self) -> dict[str, int]:
         """See ``ExportTarget``."""
-        folder = tempfile.mkdtemp(prefix=f"logfs-export-{name[:100]}-")
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        found = self._store.list_all("")
+        return {one.key: one.size for one in found if not one.key.startswith(f"{FOLDER}/")}
 
-    def put(self, path: str, name: str) -> int:
+    def remove_all(self, names: Collection[str]) -> None:
         """See ``ExportTarget``."""
-        self._store.put(name, _parts(path))
-        return Path(path).stat().st_size
+        for name in names:
+            self._store.delete(name)
+
+    def scratch(self, name: str) -> AbstractContextManager[Scratch]:
+        """See ``ExportTarget``."""
+        del name
+        return closing(Spool())
+
+    def put(self, file: io.IOBase, name: str) -> int:
+        """See ``ExportTarget``."""
+        assert isinstance(file, SpooledFile)
+        self._store.put(name, file.parts())
+        return file.size
 
     @contextmanager
-    def local(self, name: str) -> Iterator[str]:
+    def local(self, name: str) -> Iterator[IO[bytes]]:
         """See ``ExportTarget``."""
-        with self.scratch("copy") as folder:
-            path = Path(folder, "file")
+        with tempfile.TemporaryFile(prefix="logfs-export-") as file:
             size, done = self._store.stat(name).size, 0
-            with path.open("wb") as file:
-                while done < size:
-                    part = self._store.get_range(name, done, min(_PART_BYTES, size - done))
-                    file.write(part)
-                    done += len(part)
-            yield str(path)
-
-
-def _parts(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb") as file:
-        while data := file.read(_PART_BYTES):
-            yield data
+            while done < size:
+                part = self._store.get_range(name, done, min(_PART_BYTES, size - done))
+                file.write(part)
+                done += len(part)
+            file.seek(0)
+            yield file
 
 
 def refuse_inside(destination: str, data: str) -> None:

@@ -9,21 +9,19 @@ offsets are compared alone.
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from itertools import pairwise
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from logfs.arrow.reading import read_range
 from logfs.errors import LogfsError
 from logfs.library.mounted_disk import disk_at
 from logfs.log.scanning.ranges import OffsetRange
-from logfs.spark.exporting.dayfiles import by_day
-from logfs.spark.exporting.manifest import ExportManifest, ExportRange
-from logfs.spark.exporting.ranges import COLUMNS
+from logfs.spark.exporting.dayfiles import COLUMNS, by_day, read_columns
+from logfs.spark.exporting.manifest import ExportManifest, ExportRange, file_order
 from logfs.spark.exporting.targets import open_target
 from logfs.types import TopicPartition
 
@@ -109,27 +107,19 @@ def verify_files(
 def _read_files(destination: str, files: ExportedFiles) -> tuple[dict[int, "_Columns"], list[str]]:
     """Return the columns of files by day, and what could not be read."""
     target, found, problems = open_target(destination), dict[int, _Columns](), list[str]()
-    for name in sorted(files.names, key=_in_order):
+    for name in sorted(files.names, key=file_order):
         try:
-            with target.local(name) as path:
-                for day, part in _read(path):
+            with target.local(name) as file:
+                for day, part in _read(file):
                     found.setdefault(day, _Columns()).add(part)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             problems.append(f"{name}: it cannot be read: {error}")
     return found, problems
 
 
-def _in_order(name: str) -> tuple[int, str]:
-    """Order the further files of a day, ``NAME+1.parquet``, by their numbers."""
-    number = name.removesuffix(".parquet").partition("+")[2]
-    return int(number or 0), name
-
-
-def _read(path: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    names = [column.name for column in COLUMNS]
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for batch in file.iter_batches(columns=names):
-            yield from by_day(batch.select(names))
+def _read(file: IO[bytes]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for batch in read_columns(file):
+        yield from by_day(batch)
 
 
 def _log_of(
