@@ -44,18 +44,23 @@ def capacity(bench: Bench) -> Iterator[Row]:
 
 
 def opened(bench: Bench) -> Iterator[Row]:
-    """``echo >>``: a file is opened, gets one line and is closed."""
+    """``echo >>``: a file is opened, gets one line and is closed; also with no_native."""
     point = mount_logfs(bench, bench.directory / "data").point
-    (point / "t").mkdir()
+    python = mount_logfs(bench, bench.directory / "python", "no_native").point
+    for made in (point, python):
+        (made / "t").mkdir()
     files = (
         point / "t" / "0",
         mount_floor(bench).point / "t/0",
         mount_c_floor(bench).point / "t/0",
+        python / "t" / "0",
     )
     runs = [_opener(file, bench.scaled(2000, 500)) for file in files]
     title = "open, write(2) of one line, close, p50"
     budgets = (at_most(0.3, "x floor"),)
-    yield from beside_floors("echo", title, "us", budgets, alternate(runs, bench.pairs))
+    *found, by_python = alternate(runs, bench.pairs)
+    others = Samples("no_native", "us", by_python)
+    yield from beside_floors("echo", title, "us", budgets, found, others)
 
 
 def beside_floors(

@@ -3,6 +3,7 @@
 Blocking, and free of FUSE.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -10,7 +11,13 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.disk.remote.overlay import has_store
-from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
+from logfs.errors import (
+    CorruptRecordError,
+    LogfsError,
+    LogOfflineError,
+    RecordTooLargeError,
+    UnparsableLineError,
+)
 from logfs.fs.ahead import ReadAhead, Windows
 from logfs.fs.errnos import RefusedError
 from logfs.fs.hooks import Hooks
@@ -312,6 +319,10 @@ class FileHandle:
         writer.notes = self.notes
         self.has_long_line = writer.unfinished > LONG_LINE_BYTES
 
+    def note_earlier_writes(self) -> None:
+        """Note that lines were written through it before Python had it."""
+        self._has_written = True
+
     def append(self, data: bytes, now_ms: int, slot: int = NO_SLOT) -> int:
         """Append lines; see ``LineWriter.write``."""
         writer = self._writer
@@ -437,6 +448,43 @@ class FileHandle:
         self._writer = LineWriter(self._log.writable, self.node.view)
         self._writer.notes = self.notes
         return self._writer
+
+
+def check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
+    """Refuse a read of a cached file that ends early: the kernel would take it for end of file.
+
+    The bytes before the damage are returned all the same: the kernel reads them page by page.
+    """
+    if stop < file.node.size():
+        with contextlib.suppress(CorruptRecordError):
+            # Raises, if the disk or the store fails: that passes, and is no damage.
+            reader.read_into(memoryview(bytearray(1)), stop)
+        file.node.is_damaged = True
+        reader.read_into(memoryview(bytearray(1)), stop)  # raises: it does not decode
+        raise CorruptRecordError(
+            f"{file.partition.topic_partition}: a read ended at byte {stop} of {file.node.size()}"
+        )
+
+
+def enter(node: FileNode) -> None:
+    """Count an open file for the partitions that it reads."""
+    for partition in node.partitions if node.reads_log else ():
+        partition.open_files += 1
+
+
+def leave(node: FileNode) -> None:
+    """Count a closed one."""
+    for partition in node.partitions:
+        partition.leave(node.reads_log)
+
+
+def read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:
+    """Read, and wait for the disk if need be."""
+    reader.may_block = True
+    try:
+        return reader.read_into(buffer, offset)
+    finally:
+        reader.may_block = False
 
 
 class DirectoryHandle:

@@ -21,13 +21,28 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 8
+_VERSION = 9
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
+_Facts = ctypes.c_uint64 * 4
 
 
 _WATCHED_MOST = 4096
+
+
+class OpenedFile(NamedTuple):
+    """A file that was opened without Python; see ``native/opening.h``.
+
+    Attributes:
+        ino: The inode number.
+        flags: Of open(2).
+        uid: The user that has opened it.
+    """
+
+    ino: int
+    flags: int
+    uid: int
 
 
 class WatchedRow(NamedTuple):
@@ -84,8 +99,17 @@ class Hooks:
         library.logfs_serving_stats.restype = ctypes.c_uint64
         library.logfs_serving_know.argtypes = (
             *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
-            *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32),
+            *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
         )
+        library.logfs_opening_allow.argtypes = (ctypes.c_uint32,)
+        library.logfs_opening_find.argtypes = (ctypes.c_uint64, _Facts)
+        library.logfs_opening_take.argtypes = (ctypes.c_uint64,)
+        library.logfs_opening_take.restype = ctypes.c_int64
+        library.logfs_opening_list.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+        library.logfs_opening_list.restype = ctypes.c_size_t
+        library.logfs_opening_count.restype = ctypes.c_size_t
+        library.logfs_serving_opens.restype = ctypes.c_uint64
+        library.logfs_serving_releases.restype = ctypes.c_uint64
         library.logfs_reading_give.argtypes = (
             *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int),
             *(_Place, ctypes.c_int64, ctypes.c_int),
@@ -249,6 +273,7 @@ class Hooks:
         mark: tuple[int, int],
         view: int,
         attributes: FileAttributes,
+        append_key: int,
     ) -> None:
         """Answer stats of an inode without Python from now on; see ``serving.h``.
 
@@ -258,16 +283,59 @@ class Hooks:
             mark: What ``PartitionLock.mark`` said while the attributes were these.
             view: Of the inode.
             attributes: Of the inode.
+            append_key: The number of the partition if files of the inode may be opened to append
+                without Python, too; else 0.
         """
         changes, length = mark
         mode, uid, gid, size, _ = attributes
         self._library.logfs_serving_know(
-            ino, partition, changes, view, size - length, mode, uid, gid
+            ino, partition, changes, view, size - length, mode, uid, gid, append_key
         )
 
     def serving_forget(self) -> None:
         """Leave stats to Python until it has answered them again."""
         self._library.logfs_serving_forget()
+
+    def opening_allow(self, uid: int) -> None:
+        """Let a user open files without Python."""
+        self._library.logfs_opening_allow(uid)
+
+    def opening_find(self, handle: int) -> OpenedFile | None:
+        """Return an open file that was opened without Python; None: there is none."""
+        facts = _Facts()
+        if not self._library.logfs_opening_find(handle, facts):
+            return None
+        return OpenedFile(facts[0], facts[1], facts[2])
+
+    def opening_take(self, handle: int) -> int | None:
+        """Go on with such a file in Python.
+
+        Returns:
+            How many of its writes were applied; None: it has been closed.
+        """
+        writes = int(self._library.logfs_opening_take(handle))
+        return None if writes < 0 else writes
+
+    def opening_list(self, partition: int) -> list[int]:
+        """Return the handles of such files of the partition at an address."""
+        handles = (ctypes.c_uint64 * self.opening_count)()
+        count = self._library.logfs_opening_list(partition, handles, len(handles))
+        return list(handles[:count])
+
+    @property
+    def opening_count(self) -> int:
+        """How many such files are open."""
+        return int(self._library.logfs_opening_count())
+
+    @property
+    def serving_opens(self) -> int:
+        """How many files were opened without Python."""
+        return int(self._library.logfs_serving_opens())
+
+    @property
+    def serving_releases(self) -> int:
+        """How many files were closed for the last time without Python."""
+        return int(self._library.logfs_serving_releases())
 
     def reading_give(
         self, handle: int, offset: int, partition: tuple[int, int], place: PlainPlace

@@ -366,6 +366,7 @@ def _mount(
         if options.access_log is not None:
             name_of = partial(_name_of, operations)
             operations.access_log = AccessLog(options.access_log, clock.now_ms, name_of)
+            operations.files.native.opens = False  # each is noted
         operations.kernel_cache = KernelCache(loaded_hooks)
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)

@@ -3,8 +3,8 @@
 The native library (``native/serving.h``) serves every open file that appends. Python arms a
 partition when such a file is opened, and after a write of its own (``PartitionLog.arm``). The
 library then appends until it meets something that only Python does, such as a roll or a full disk.
-So ``echo >>`` takes Python for the open and the release: a close(2) is answered without it too,
-unless the file has failed. Which thread reads the requests changes with what comes; see there.
+A close(2) is answered without Python too, unless the file has failed. Which thread reads the
+requests changes with what comes; see there.
 
 An fsync of a served file is a flush of its partition in a native thread, shared by all that wait
 for it; nothing is flushed if all is durable. What takes more than the one fsync of the ``.log``,
@@ -13,18 +13,22 @@ such as that of a sealed segment, is left to Python, and so is a flush that fail
 A file stays with Python as long as each of its writes is durable when it returns.
 
 A stat(2) of a growing name is answered without Python after Python has answered one, until Python
-changes the partition.
+changes the partition. During that time the name may be opened to append without Python, by users
+without limits, so that ``echo >>`` takes none (``native/opening.h``). Such a file has no
+``FileHandle``; the first request that is left to Python has ``OpenFiles`` make one (``take``).
 """
 
 import contextlib
 import os
+from collections.abc import Iterable
 
 import trio
 
 from logfs.fs.handles import FileHandle
 from logfs.fs.handover.slots import partition_key
-from logfs.fs.hooks import Hooks
+from logfs.fs.hooks import Hooks, OpenedFile
 from logfs.fs.nodes import PlainNode
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.readerqueue import ReaderQueues
 from logfs.log.writing._end import functions_address
 from logfs.types import IsolationLevel
@@ -50,9 +54,13 @@ class NativeWrites:
 
     Args:
         hooks: Have the thread; None where they were not built.
+
+    Attributes:
+        opens: Files may be opened to append without Python.
     """
 
-    def __init__(self, hooks: Hooks | None) -> None:
+    def __init__(self, hooks: Hooks | None, *, opens: bool) -> None:
+        self.opens = opens
         self._hooks = hooks
         self._is_used: bool | None = None
 
@@ -111,7 +119,35 @@ class NativeWrites:
         mark = lock.mark(node.view)
         attributes = node.attributes()
         if mark is not None and lock.mark(node.view) == mark:
-            hooks.serving_know(node.ino, lock.address, mark, node.view, attributes)
+            is_opened = self.opens and log.mirror_meta is None
+            key = partition_key(partition.identity) if is_opened else 0
+            hooks.serving_know(node.ino, lock.address, mark, node.view, attributes, key)
+
+    def allow(self, users: Iterable[int]) -> None:
+        """Let users open files to append without Python. Once, before they do."""
+        if self._hooks is not None and self.opens:
+            for user in users:
+                self._hooks.opening_allow(user)
+
+    def opened(self, number: int) -> OpenedFile | None:
+        """Return an open file that was opened without Python; None: there is none."""
+        return None if self._serving is None else self._serving.opening_find(number)
+
+    def opened_of(self, partition: MountedPartition) -> list[int]:
+        """Return the numbers of such files of a partition."""
+        hooks, log = self._serving, partition.log
+        if hooks is None or log.is_followed or not hooks.opening_count:
+            return []
+        return hooks.opening_list(log.writable.exclusive().address)
+
+    @property
+    def opened_count(self) -> int:
+        """How many such files are open. Any thread."""
+        return 0 if self._serving is None else self._serving.opening_count
+
+    def take(self, number: int) -> int | None:
+        """Leave such a file to Python; returns its writes so far, None: it has been closed."""
+        return None if self._serving is None else self._serving.opening_take(number)
 
     def forget_attributes(self) -> None:
         """Leave stats to Python until it has answered them again: an owner or mode has changed."""

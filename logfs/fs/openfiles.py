@@ -19,7 +19,15 @@ from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.executor import READ_THREADS
 from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
-from logfs.fs.handles import FileHandle, FileReader, HandleTable
+from logfs.fs.handles import (
+    FileHandle,
+    FileReader,
+    HandleTable,
+    check_whole,
+    enter,
+    leave,
+    read_blocking,
+)
 from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
@@ -130,13 +138,20 @@ class OpenFiles:
         self.buffers = Buffers()
         self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
-        self.native = NativeWrites(hooks)
-        self.watching = Watching(store, hooks, self._files.get, clock.monotonic_s)
+        self.native = NativeWrites(hooks, opens=not syncs)
+        self.native.allow(quotas.unlimited_users)
+        self.watching = Watching(store, hooks, self._get, clock.monotonic_s)
         self.throttling = Throttling(tasks.follow_reads.interrupts)
 
     def open_files(self) -> list[FileHandle]:
-        """Return all open files. Any thread."""
+        """Return all open files that Python has. Any thread."""
         return self._files.all()
+
+    def _get(self, number: int) -> FileHandle | None:
+        """Return an open file; None if it is not known, or has not been restored."""
+        if self.native.opened(number) is None:
+            return self._files.get(number)
+        return self._files[number]
 
     async def open(
         self, node: FileNode, flags: int, request: int = 0, caller: int = 0
@@ -163,7 +178,7 @@ class OpenFiles:
             await self.reload_if_offline(one)
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or reloaded")
-        _enter(node)
+        enter(node)
         self._kept.note_deletions(node)
         try:
             if isinstance(node, MetaNode):
@@ -175,7 +190,7 @@ class OpenFiles:
                     FileHandle, node, flags, self._syncs, self.buffers
                 )
         except BaseException:
-            _leave(node)
+            leave(node)
             self._tree.lookup_cache.drop(node)
             raise
         file.pass_through(self._passthrough)
@@ -212,11 +227,14 @@ class OpenFiles:
             self.native.open(number, file)
 
     def _restore(self, number: int) -> FileHandle:
-        """Return a file that an earlier daemon has opened; it is counted already.
+        """Return a file that was opened without Python, or by an earlier daemon.
 
         Raises:
             StaleError: It is not known, or is gone.
         """
+        taken = self._take_native(number)
+        if taken is not None:
+            return taken
         opened = self._kept.journal.files.get(number)
         node = None if opened is None else self._inodes.node(opened.ino)
         if opened is None or not isinstance(node, FileNode) or isinstance(node, PendingNode):
@@ -230,6 +248,28 @@ class OpenFiles:
         writer = self.writers.pop(number, None)
         if writer is not None:
             file.resume(writer)
+        self._serve(number, file, opened.uid)
+        return file
+
+    def _take_native(self, number: int) -> FileHandle | None:
+        """Go on with a file that was opened without Python; None: there is none.
+
+        Its user has no limits, so it is not counted for that user.
+        """
+        opened = self.native.opened(number)
+        node = None if opened is None else self._inodes.node(opened.ino)
+        if opened is None or not isinstance(node, PlainNode):
+            return None
+        file = FileHandle(node, opened.flags, self._syncs, self.buffers)
+        self._kept.journal.opened(number, *opened)
+        writes = self.native.take(number)
+        if writes is None:
+            self._kept.journal.released(number)
+            return None
+        enter(node)
+        self._begin(number, file)
+        if writes:
+            file.note_earlier_writes()
         self._serve(number, file, opened.uid)
         return file
 
@@ -362,7 +402,7 @@ class OpenFiles:
                 begin = None if file.is_cached else self._buffer[:got]
                 return await self._read_in_thread(file, reader, offset, size, begin)
             if got < size and file.is_cached:
-                _check_whole(file, reader, offset + got)
+                check_whole(file, reader, offset + got)
         except WouldWaitError:
             return await self._read_in_thread(file, reader, offset, size, None)
         except CorruptRecordError:
@@ -427,7 +467,7 @@ class OpenFiles:
 
     def report_failure(self, number: int) -> None:
         """Raise the failure of an earlier call, once."""
-        file = self._files.get(number)
+        file = self._get(number)
         if file is not None:  # else it failed in an earlier daemon, which has reported it
             file.report_failure()
 
@@ -457,7 +497,7 @@ class OpenFiles:
         finally:
             if file.is_passed:
                 self._passthrough.release(file.node.ino)
-            _leave(file.node)
+            leave(file.node)
             self._kept.journal.released(number)
 
     async def _release_lost(self, number: int) -> None:
@@ -506,13 +546,13 @@ class OpenFiles:
         try:
             try:
                 got += await file.partition.executor.read(
-                    _read_blocking, reader, buffer[got:size], offset + got
+                    read_blocking, reader, buffer[got:size], offset + got
                 )
             except (CorruptRecordError, OSError):
                 if not got:
                     raise  # else the next read, which begins there, says so
             if got < size and file.is_cached:
-                _check_whole(file, reader, offset + got)
+                check_whole(file, reader, offset + got)
         finally:
             file.waiting = None
             done.set()
@@ -538,7 +578,11 @@ class OpenFiles:
 
     async def reload_if_offline(self, partition: MountedPartition) -> None:
         """Reload a partition that went offline, if none of its files is open."""
-        if partition.log.offline is None or partition.open_files:
+        if partition.log.offline is None:
+            return
+        for number in self.native.opened_of(partition):
+            self._files[number]  # its writes are refused until it is closed
+        if partition.open_files:
             return
         if self._clock.monotonic_s() < partition.reload_after_s:
             return
@@ -553,39 +597,3 @@ class OpenFiles:
             current = self._store.partition(*partition.topic_partition)
             if current is partition.log:
                 self._store.reload(partition.topic_partition, self._now_ms())
-
-
-def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
-    """Refuse a read of a cached file that ends early: the kernel would take it for end of file.
-
-    The bytes before the damage are returned all the same: the kernel reads them page by page.
-    """
-    if stop < file.node.size():
-        with contextlib.suppress(CorruptRecordError):
-            # Raises, if the disk or the store fails: that passes, and is no damage.
-            reader.read_into(memoryview(bytearray(1)), stop)
-        file.node.is_damaged = True
-        reader.read_into(memoryview(bytearray(1)), stop)  # raises: it does not decode
-        raise CorruptRecordError(
-            f"{file.partition.topic_partition}: a read ended at byte {stop} of {file.node.size()}"
-        )
-
-
-def _enter(node: FileNode) -> None:
-    """Count an open file for the partitions that it reads."""
-    for partition in node.partitions if node.reads_log else ():
-        partition.open_files += 1
-
-
-def _leave(node: FileNode) -> None:
-    """Count a closed one."""
-    for partition in node.partitions:
-        partition.leave(node.reads_log)
-
-
-def _read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:
-    reader.may_block = True
-    try:
-        return reader.read_into(buffer, offset)
-    finally:
-        reader.may_block = False

@@ -28,8 +28,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
                        $AWS_ENDPOINT_URL, else the cloud of the address
     region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
-    no_native          Python applies all writes and fsyncs; by default threads without Python apply
-                       those of lines, several times as fast
+    no_native          Python applies all writes and fsyncs and opens all files; by default threads
+                       without Python do so for lines, several times as fast
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         no processor sleeps while programs read growing names in small pieces: twice

@@ -167,6 +167,11 @@ class Quotas:
             sizes[owners[topic]] += log.local_bytes
         return sizes
 
+    @property
+    def unlimited_users(self) -> list[int]:
+        """The users that have no limits."""
+        return sorted(self._unlimited)
+
     def limits_of(
         self, caller: int, topic: str, clock_s: Callable[[], float]
     ) -> WriterLimits | None:

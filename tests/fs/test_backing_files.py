@@ -28,6 +28,8 @@ class FakeKernel:
     serving_flushes = 0
     serving_stats = 0
     serving_reads = 0
+    serving_opens = 0
+    serving_releases = 0
 
     def __init__(self) -> None:
         self.is_active = True
@@ -49,6 +51,9 @@ class FakeKernel:
 
     def pass_through(self, handle: int, number: int) -> None:
         self.attached[handle] = number
+
+    def opening_allow(self, uid: int) -> None:
+        pass
 
     def request(self) -> int:
         return 0

@@ -68,6 +68,7 @@ _OF_THREADS = (
     "attributes",
     "handover",
     "openfiles",
+    "opening",
     "queue",
     "reading",
     "serving",

@@ -32,7 +32,6 @@ static int sync_noted(int fd);
 
 #define PROGRAMS 6
 #define PARTITIONS 2
-#define OPCODE_OPEN 14
 #define LINE_ROOM 300000
 
 static int kernel_end, device_end;
@@ -45,6 +44,7 @@ static struct {
     int32_t error;
     uint32_t size;
     uint64_t length; /* of a file, from its attributes */
+    uint64_t fh;     /* of a file that was opened */
     int is_done;
 } waiting_for[PROGRAMS];
 
@@ -55,7 +55,7 @@ static int logs[PARTITIONS];
 static log_writer writers[PROGRAMS];
 static line_file lines[PROGRAMS];
 static int64_t synced[PARTITIONS]; /* bytes of the logs */
-static int64_t wrong;
+static int64_t wrong, taken;
 
 /* --- What hooks.c has in the daemon ------------------------------------------------------------- */
 
@@ -130,12 +130,11 @@ static void nothing_before(write_notes *notes, int64_t end, int64_t unfinished) 
 }
 static void nothing_after(write_notes *notes, int64_t accepted) { (void)notes, (void)accepted; }
 
-static void reply(uint64_t unique, int error, uint32_t size) {
+static void reply(uint64_t unique, int error, uint64_t size) {
     struct reply_header header = {.length = sizeof header, .error = -error, .unique = unique};
-    uint32_t written[2] = {size, 0};
-    struct iovec parts[] = {{&header, sizeof header}, {written, sizeof written}};
+    struct iovec parts[] = {{&header, sizeof header}, {&size, sizeof size}};
 
-    header.length += error == 0 ? sizeof written : 0;
+    header.length += error == 0 ? sizeof size : 0;
     if (writev(device_end, parts, error == 0 ? 2 : 1) < 0)
         perror("reply");
     handover_note_reply(unique, 1);
@@ -152,7 +151,7 @@ static void look(uint64_t unique, uint64_t node) {
     pthread_mutex_lock(&partition->mutex);
     found.size = (uint64_t)ends[node - 1].at.text;
     logfs_serving_know(node, partition, partition->changes, 0,
-                       ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0);
+                       ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0, 7);
     pthread_mutex_unlock(&partition->mutex);
     if (writev(device_end, parts, 2) < 0)
         perror("reply");
@@ -172,16 +171,24 @@ static void answer(const uint8_t *bytes, size_t size) {
         look(header->unique, header->node);
         return;
     }
-    if (size < sizeof *header + sizeof(uint64_t) || request->fh == 0 || request->fh > PROGRAMS) {
+    if (size < sizeof *header + sizeof(uint64_t) || header->pid == 0 || header->pid > PROGRAMS) {
         reply(header->unique, EINVAL, 0);
         return;
     }
-    number = request->fh - 1;
+    number = header->pid - 1;
     place = (int)(number % PARTITIONS);
-    if (header->opcode == OPCODE_OPEN) {
-        logfs_serving_open(request->fh, partitions[place]);
+    if (header->opcode == FUSE_OPCODE_OPEN) {
+        logfs_serving_open(header->pid, partitions[place]);
+        logfs_serving_begin(header->pid, &writers[number], 7);
+        reply(header->unique, 0, header->pid);
+        return;
+    }
+    if (logfs_opening_take(request->fh) >= 0) { /* it was opened without Python */
         logfs_serving_begin(request->fh, &writers[number], 7);
-        reply(header->unique, 0, 0);
+        taken++;
+    }
+    if (request->fh != header->pid && request->fh < PROGRAMS + 10) {
+        reply(header->unique, EINVAL, 0);
     } else if (header->opcode == FUSE_OPCODE_RELEASE) {
         logfs_serving_close(request->fh);
         reply(header->unique, 0, 0);
@@ -279,6 +286,7 @@ static void *read_replies(void *unused) {
                 memcpy(&waiting_for[i].length,
                        buffer + sizeof *header + offsetof(struct attributes_reply, size),
                        sizeof(uint64_t));
+                memcpy(&waiting_for[i].fh, buffer + sizeof *header, sizeof(uint64_t));
                 waiting_for[i].is_done = 1;
             }
         pthread_cond_broadcast(&replies_changed);
@@ -293,7 +301,8 @@ static int32_t request(int program, uint32_t opcode, const void *body, size_t bo
     struct request_header header = {.length = (uint32_t)(sizeof header + body_bytes + bytes),
                                     .opcode = opcode,
                                     .unique = next_unique(),
-                                    .node = (uint64_t)(program % PARTITIONS) + 1};
+                                    .node = (uint64_t)(program % PARTITIONS) + 1,
+                                    .pid = (uint32_t)program + 1};
     struct iovec parts[] = {
         {&header, sizeof header}, {(void *)body, body_bytes}, {(void *)data, bytes}};
     int32_t error;
@@ -314,8 +323,8 @@ static int32_t request(int program, uint32_t opcode, const void *body, size_t bo
 }
 
 /* Sync the log of a program: what it has shown before is durable then. */
-static void sync_log(int program) {
-    struct fsync_request body = {.fh = (uint64_t)program + 1};
+static void sync_log(int program, uint64_t fh) {
+    struct fsync_request body = {.fh = fh};
     int place = program % PARTITIONS;
     int64_t wanted = partition_shown(&shown[place]).file_position;
     uint32_t size;
@@ -340,6 +349,18 @@ static void look_at_log(int program) {
     }
 }
 
+/* Open the log of a program; returns the number of the open file. */
+static uint64_t open_log(int program) {
+    struct open_request body = {.flags = O_WRONLY | O_APPEND};
+    uint32_t size;
+
+    if (request(program, FUSE_OPCODE_OPEN, &body, sizeof body, "", 0, &size) != 0) {
+        fprintf(stderr, "a file cannot be opened\n");
+        wrong = 1;
+    }
+    return waiting_for[program].fh;
+}
+
 struct program {
     int number;
     unsigned seed;
@@ -348,15 +369,14 @@ struct program {
 
 static void *be_program(void *given) {
     struct program *program = given;
-    uint64_t fh = (uint64_t)program->number + 1;
-    struct write_request write = {.fh = fh};
-    struct flush_request flush = {.fh = fh};
-    struct release_request release = {fh, O_WRONLY, 0};
+    struct write_request write = {0};
+    struct flush_request flush = {0};
+    struct release_request release = {0, O_WRONLY, 0};
     char *text = malloc(LINE_ROOM);
     size_t filled = 0;
     uint32_t size;
 
-    request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
+    write.fh = flush.fh = release.fh = open_log(program->number);
     for (;;) {
         int is_over = appending_clock(CLOCK_MONOTONIC) > end_ns;
         unsigned kind = (unsigned)rand_r(&program->seed);
@@ -379,13 +399,14 @@ static void *be_program(void *given) {
         memmove(text, text + size, filled - size);
         filled -= size;
         if (kind % 3 == 0)
-            sync_log(program->number);
+            sync_log(program->number, write.fh);
         if (kind % 4 == 0)
             look_at_log(program->number);
-        if (kind % 97 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
+        if (kind % 17 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
             request(program->number, FUSE_OPCODE_FLUSH, &flush, sizeof flush, "", 0, &size);
             request(program->number, FUSE_OPCODE_RELEASE, &release, sizeof release, "", 0, &size);
-            request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
+            look_at_log(program->number);
+            write.fh = flush.fh = release.fh = open_log(program->number);
         }
     }
     free(text);
@@ -405,10 +426,11 @@ static void *send_garbage(void *given) {
             bytes[i] = (uint8_t)rand_r(&seed);
         header->length = rand_r(&seed) % 2 ? (uint32_t)size : (uint32_t)rand_r(&seed);
         header->unique = next_unique();
+        header->pid = 0; /* no program */
         header->opcode = rand_r(&seed) % 2   ? FUSE_OPCODE_WRITE
                          : rand_r(&seed) % 4 ? (uint32_t)rand_r(&seed) % 60
                                              : FUSE_OPCODE_FSYNC;
-        if (header->opcode == OPCODE_OPEN || header->opcode == FUSE_OPCODE_RELEASE)
+        if (header->opcode == FUSE_OPCODE_OPEN || header->opcode == FUSE_OPCODE_RELEASE)
             header->opcode = FUSE_OPCODE_FORGET;
         /* No file that a program has open: its lines would be in the log. */
         write->fh = PROGRAMS + 1 + (uint64_t)rand_r(&seed) % 3;
@@ -483,6 +505,7 @@ int main(int count, char **arguments) {
     end_ns = appending_clock(CLOCK_MONOTONIC) + (count > 1 ? atoi(arguments[1]) : 5) * 1000000000LL;
     set_up();
     logfs_want_serving(&APPENDING);
+    logfs_opening_allow(0);
     waited = serving_start(device_end);
     fcntl(device_end, F_SETFL, O_NONBLOCK);
     pthread_create(&python, NULL, be_python, &waited);
@@ -508,9 +531,10 @@ int main(int count, char **arguments) {
                     (long long)programs[i].written);
             wrong = 1;
         }
-    printf("%llu writes applied, %llu syncs, %llu stats, %llu requests queued\n",
+    printf("%llu writes applied, %llu syncs, %llu stats, %llu opens (%lld taken), %llu requests queued\n",
            (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_syncs(),
-           (unsigned long long)logfs_serving_stats(), (unsigned long long)logfs_serving_queued());
+           (unsigned long long)logfs_serving_stats(), (unsigned long long)logfs_serving_opens(),
+           (long long)taken, (unsigned long long)logfs_serving_queued());
     return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_syncs() == 0 ||
-           logfs_serving_stats() == 0;
+           logfs_serving_stats() == 0 || logfs_serving_opens() == 0 || taken == 0;
 }

@@ -38,7 +38,17 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from logfs.disk.memoryfile import free_memory
-from logfs.fs.handover.state import JOURNAL_AT, HandoverState, StateError, Word
+from logfs.fs.handover.state import (
+    JOURNAL_AT,
+    OPENED,
+    OPENED_AT,
+    OPENED_WORDS,
+    WORD_BYTES,
+    HandoverState,
+    OpenedWord,
+    StateError,
+    Word,
+)
 from logfs.log.reading.files import Passage
 from logfs.types import View
 
@@ -445,12 +455,24 @@ class Journal:
 def journal_of(state: HandoverState) -> Journal:
     """Return the journal in the state of a mount, with what its entries say.
 
+    Files that were opened without Python get entries like all others, and their notes end.
+
     Raises:
         StateError: It does not decode.
     """
     area = state.journal
     words = state.words[Word.JOURNAL_HALF : Word.JOURNAL_USED_2 + 1]
-    return Journal(words, area, lambda start, length: free_memory(area, JOURNAL_AT + start, length))
+    journal = Journal(
+        words, area, lambda start, length: free_memory(area, JOURNAL_AT + start, length)
+    )
+    first = OPENED_AT // WORD_BYTES
+    stop = first + min(state.words[Word.OPENED], OPENED) * OPENED_WORDS
+    for at in range(first, stop, OPENED_WORDS):
+        fh, ino, flags, uid = state.words[at : at + OPENED_WORDS]
+        if fh:
+            journal.opened(fh, ino, flags, uid)
+            state.words[at + OpenedWord.FH] = 0
+    return journal
 
 
 class NoJournal(Journal):

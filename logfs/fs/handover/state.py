@@ -13,11 +13,16 @@ from logfs.disk.memoryfile import create_memory_file, map_memory_file
 from logfs.errors import MountError
 
 MAGIC: Final = 0x31484F53464C474F
-VERSION: Final = 1
+VERSION: Final = 2
+_OLDER = frozenset({1})
+"""Versions whose states are read, too: they have no files that were opened without Python."""
 WORD_BYTES: Final = 8
 SLOTS_AT: Final = 4096
 SLOTS: Final = 4096
 SLOT_WORDS: Final = 16
+OPENED_AT: Final = 640 << 10
+OPENED: Final = 12288
+OPENED_WORDS: Final = 4
 JOURNAL_AT: Final = 1 << 20
 JOURNAL_BYTES: Final = 256 << 20
 """The size of each of its two halves."""
@@ -56,6 +61,8 @@ class Word(IntEnum):
     """CLOCK_MONOTONIC when the predecessor stopped reading; 0 after a crash."""
     DEVICE = auto()
     """The minor number of the mount's device; 0: not known."""
+    OPENED = auto()
+    """So many of the first notes of files that were opened without Python may be in use."""
 
 
 class SlotWord(IntEnum):
@@ -81,6 +88,16 @@ class SlotWord(IntEnum):
     """Lines of the request that a successor has found in the log."""
     KEPT_BYTES = auto()
     """Bytes of the unfinished line that it has found."""
+
+
+class OpenedWord(IntEnum):
+    """The words of a file that was opened without Python, by their index."""
+
+    FH = 0
+    """0: the place is free."""
+    NODE = auto()
+    FLAGS = auto()
+    USER = auto()
 
 
 class Stage(IntEnum):
@@ -122,8 +139,9 @@ class HandoverState:
         self.words = mapped[:JOURNAL_AT].cast("Q")
         self.journal = mapped[JOURNAL_AT:]
         found = (self.words[Word.MAGIC], self.words[Word.VERSION])
-        if found != (MAGIC, VERSION):
+        if found[0] != MAGIC or found[1] not in {VERSION, *_OLDER}:
             raise StateError(f"the kept state has version {found[1]}; expected {VERSION}")
+        self.words[Word.VERSION] = VERSION
 
     @classmethod
     def create(cls) -> Self:

@@ -196,12 +196,16 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     closed = hooks.serving_flushes if hooks is not None else 0
     looked = hooks.serving_stats if hooks is not None else 0
     rendered = hooks.serving_reads if hooks is not None else 0
+    opened = hooks.serving_opens if hooks is not None else 0
+    released = hooks.serving_releases if hooks is not None else 0
     without_python = {
         "read": ahead + rendered,
         "write": native,
         "fsync": synced,
         "flush": closed,
         "getattr": looked,
+        "open": opened,
+        "release": released,
     }
     for name, count in without_python.items():
         if count:
@@ -233,6 +237,11 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
         "logfs_native_fsyncs_total",
         "Fsyncs among those that were answered without Python.",
         synced,
+    )
+    yield counter(
+        "logfs_native_opens_total",
+        "Opens among those that were answered without Python.",
+        opened,
     )
     yield counter(
         "logfs_native_stats_total",
@@ -275,6 +284,7 @@ def _of_handles(store: AnyStore, operations: Operations) -> Iterator[Family]:
     """Yield what is open."""
     files = operations.files.open_files()
     modes = Counter("append" if file.appends else "read" for file in files)
+    modes["append"] += operations.files.native.opened_count
     yield Family(
         "logfs_open_files",
         "gauge",

@@ -11,6 +11,7 @@
 #include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
+#include "opening.h"
 #include "reading.h"
 #include "queue.h"
 #include "serving.h"
@@ -182,6 +183,13 @@ static enum answered get_attributes(const struct request_header *header, size_t 
 enum answered answering_try(
     const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
     switch (header->opcode) {
+    case FUSE_OPCODE_OPEN:
+        return opening_open(device, header, size) ? ANSWERED : LEFT;
+    case FUSE_OPCODE_RELEASE:
+        if (!opening_release(header, size))
+            return LEFT;
+        answering_reply(header->unique);
+        return ANSWERED;
     case FUSE_OPCODE_GETATTR:
         return get_attributes(header, size);
     case FUSE_OPCODE_READ:

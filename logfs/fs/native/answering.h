@@ -1,4 +1,4 @@
-/* Requests that are answered without Python: WRITE, FSYNC and FLUSH of open files that append,
+/* Requests that are answered without Python: OPEN, WRITE, FSYNC, FLUSH and RELEASE of files that append,
    READ and GETATTR.
 
    Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */

@@ -17,6 +17,7 @@ struct known {
     int64_t changes, before; /* before: the position at which the active segment begins */
     int view;
     uint32_t mode, uid, gid;
+    uint64_t append_key; /* 0: Python opens the file */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -60,6 +61,25 @@ int attributes_find(uint64_t node, struct attributes_reply *found) {
     return 1;
 }
 
+int attributes_find_partition(
+    uint64_t node, log_partition **partition, int64_t *changes, int *view, uint64_t *key) {
+    const struct known *known;
+    int is_found;
+
+    pthread_mutex_lock(&mutex);
+    known = place_of(node);
+    is_found = node != 0 && known->node == node && known->append_key != 0;
+    if (is_found) {
+        *partition = known->partition;
+        *changes = known->changes;
+        *view = known->view;
+        *key = known->append_key;
+        openfiles_functions->hold(*partition);
+    }
+    pthread_mutex_unlock(&mutex);
+    return is_found;
+}
+
 static void forget(struct known *known) {
     if (known->node != 0)
         openfiles_functions->release(known->partition);
@@ -67,13 +87,14 @@ static void forget(struct known *known) {
 }
 
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
-                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid) {
+                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
+                        uint64_t append_key) {
     struct known *known = place_of(node);
 
     openfiles_functions->hold(partition);
     pthread_mutex_lock(&mutex);
     forget(known);
-    *known = (struct known){node, partition, changes, before, view, mode, uid, gid};
+    *known = (struct known){node, partition, changes, before, view, mode, uid, gid, append_key};
     pthread_mutex_unlock(&mutex);
 }
 

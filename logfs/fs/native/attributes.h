@@ -9,9 +9,16 @@
 
 #include <stdint.h>
 
+#include "../../log/writing/_served.h"
 #include "requests.h"
 
 /* Find the attributes of an inode. Returns 0 if they are left to Python. Any thread. */
 int attributes_find(uint64_t node, struct attributes_reply *found);
+
+/* Find the partition of an inode that may be opened to append, with a hold on it. changes: as it was when
+   Python said so. key: of the partition, for the slots of handover.h. Returns 0 if that is left to
+   Python. Any thread. */
+int attributes_find_partition(
+    uint64_t node, log_partition **partition, int64_t *changes, int *view, uint64_t *key);
 
 #endif

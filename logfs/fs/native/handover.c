@@ -49,6 +49,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what follows: th
 static int in_flight;
 static uint16_t used[STATE_SLOTS], unused[STATE_SLOTS]; /* slots, by their numbers */
 static int used_count, unused_count;
+static uint16_t unopened[STATE_OPENED]; /* free notes of open files */
+static int unopened_count;
 static int old_slots;            /* slots of the daemon before that have not come again */
 static int large_kept;           /* large requests that are kept */
 static struct kept **old_kept;   /* requests of the daemon before, the oldest first */
@@ -64,6 +66,7 @@ static uint64_t *slot_at(unsigned index) {
 uint64_t logfs_state_bytes(void) { return STATE_BYTES; }
 
 static void list_slots(void);
+static void list_unopened(void);
 
 /* If the pages for a request are not in memory, and SIGKILL comes while the kernel copies it, the kernel
    answers the program with EIO and does not send it again.
@@ -97,6 +100,7 @@ int logfs_keep(int fd) {
     words = mapped;
     words[STATE_WORD_CURRENT] = 0;
     list_slots();
+    list_unopened();
     if (resident == NULL)
         resident = handover_resident(RESIDENT_BYTES);
     return 0;
@@ -211,6 +215,49 @@ static void free_old_slots(void) {
         if (slot_at(used[place])[SLOT_IS_OLD])
             free_slot(place);
     old_slots = 0;
+}
+
+/* --- Files that were opened without Python -------------------------------------------------------- */
+
+static uint64_t *opened_at(unsigned index) {
+    return (uint64_t *)(state + STATE_OPENED_AT) + (size_t)index * OPENED_WORDS;
+}
+
+/* All are free: before the first is used, Python has taken those of the daemon before. */
+static void list_unopened(void) {
+    unopened_count = 0;
+    for (unsigned i = STATE_OPENED; i-- > 0;)
+        unopened[unopened_count++] = (uint16_t)i;
+}
+
+int handover_note_opened(uint64_t fh, uint64_t node, uint32_t flags, uint32_t uid, unsigned *place) {
+    uint64_t *opened = NULL;
+
+    *place = 0;
+    if (state == NULL)
+        return 1;
+    pthread_mutex_lock(&mutex);
+    if (unopened_count > 0) {
+        *place = 1u + unopened[--unopened_count];
+        opened = opened_at(*place - 1);
+        if (*place > words[STATE_WORD_OPENED])
+            words[STATE_WORD_OPENED] = *place;
+        opened[OPENED_NODE] = node;
+        opened[OPENED_FLAGS] = flags;
+        opened[OPENED_USER] = uid;
+        __atomic_store_n(&opened[OPENED_FH], fh, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&mutex);
+    return opened != NULL;
+}
+
+void handover_note_closed(unsigned place) {
+    if (place == 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    __atomic_store_n(&opened_at(place - 1)[OPENED_FH], 0, __ATOMIC_RELEASE);
+    unopened[unopened_count++] = (uint16_t)(place - 1);
+    pthread_mutex_unlock(&mutex);
 }
 
 /* --- Requests that are kept whole ---------------------------------------------------------------- */

@@ -7,6 +7,8 @@
        1024      the INIT request of the connection, up to STATE_INIT_BYTES
        1536      the reply to it, up to STATE_REPLY_BYTES
        4096      STATE_SLOTS slots of SLOT_WORDS words: the WRITE requests in flight, see enum slot_word
+       640 KiB   STATE_OPENED files that were opened without Python, of OPENED_WORDS words each, see
+                 enum opened_word
        1 MiB     the journal, two halves of STATE_JOURNAL_BYTES each: see handover/journal.py
        1 GiB     requests kept whole, for kernels that do not send requests again: a page of words, the
                  table of large ones, STATE_SMALL small ones, the bytes of STATE_KEPT large ones
@@ -28,7 +30,7 @@
 #include "requests.h"
 
 #define STATE_MAGIC 0x31484f53464c474full
-#define STATE_VERSION 1
+#define STATE_VERSION 2
 #define STATE_INIT_AT 1024
 #define STATE_INIT_BYTES 512
 #define STATE_REPLY_AT 1536
@@ -36,6 +38,9 @@
 #define STATE_SLOTS_AT 4096
 #define STATE_SLOTS 4096
 #define SLOT_WORDS 16
+#define STATE_OPENED_AT (640ull << 10)
+#define STATE_OPENED 12288
+#define OPENED_WORDS 4
 #define STATE_JOURNAL_AT (1ull << 20)
 #define STATE_JOURNAL_BYTES (256ull << 20)
 #define STATE_KEPT_AT (1ull << 30)
@@ -62,6 +67,7 @@ enum state_word {
     STATE_WORD_JOURNAL_USED_2,
     STATE_WORD_HANDOVER_NS, /* CLOCK_MONOTONIC when the last daemon stopped reading; 0: a crash */
     STATE_WORD_DEVICE,      /* the minor number of the mount's device; 0: not known */
+    STATE_WORD_OPENED,      /* so many of the first notes of open files may be in use */
     STATE_WORDS,
 };
 
@@ -82,6 +88,11 @@ enum slot_word {
 };
 
 enum slot_stage { SLOT_READ, SLOT_BEGUN, SLOT_DONE, SLOT_SETTLED };
+
+enum opened_word { OPENED_FH, OPENED_NODE, OPENED_FLAGS, OPENED_USER }; /* OPENED_FH: 0: free */
+
+_Static_assert(STATE_SLOTS_AT + STATE_SLOTS * SLOT_WORDS * 8 <= STATE_OPENED_AT, "the slots fit");
+_Static_assert(STATE_OPENED_AT + STATE_OPENED * OPENED_WORDS * 8 <= STATE_JOURNAL_AT, "these, too");
 
 /* --- For Python; the thread of the event loop only ---------------------------------------------- */
 
@@ -145,6 +156,12 @@ void handover_begin_request(const struct request_header *header, size_t size, un
 
 /* The words of a slot, by the number that handover_note_read has returned; NULL for 0. */
 uint64_t *handover_slot(unsigned slot);
+
+/* Note a file that is opened without Python, before the reply; Python has the notes of the daemon before
+   in its journal by then. Returns 0 if there is no room. place: of the note, for its end; 0: nothing is
+   kept. */
+int handover_note_opened(uint64_t fh, uint64_t node, uint32_t flags, uint32_t uid, unsigned *place);
+void handover_note_closed(unsigned place);
 
 /* Get memory into which requests can be read: its pages stay in memory. NULL: there is none. */
 void *handover_resident(size_t size);

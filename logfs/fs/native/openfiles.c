@@ -22,6 +22,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct open_file *buckets[BUCKETS];
 static struct left *lefts;
 static size_t left_count, left_room;
+static size_t own_count; /* files that were opened without Python */
 static int64_t left_anywhere; /* of them, those that may be about any partition */
 
 static struct open_file **place_of(uint64_t fh) {
@@ -44,6 +45,53 @@ struct open_file *openfiles_borrow(uint64_t fh) {
 
 void openfiles_put_back(struct open_file *file) {
     __atomic_sub_fetch(&file->users, 1, __ATOMIC_SEQ_CST);
+}
+
+int openfiles_add(const struct open_file *opened) {
+    struct open_file **place, *file = malloc(sizeof *file);
+    int is_added = 0;
+
+    if (file == NULL)
+        return 0;
+    *file = *opened;
+    pthread_mutex_lock(&mutex);
+    place = place_of(file->fh);
+    if (*place == NULL) {
+        *place = file;
+        own_count++;
+        is_added = 1;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (!is_added)
+        free(file);
+    return is_added;
+}
+
+/* Wait until no thread uses a file, and end what it has of its own. */
+static void end_own(struct open_file *file, log_writer *writer) {
+    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 0)
+        sched_yield(); /* it has sent its last reply */
+    openfiles_functions->close(writer);
+    handover_note_closed(file->place);
+}
+
+int openfiles_remove(uint64_t fh) {
+    struct open_file **place, *file;
+
+    pthread_mutex_lock(&mutex);
+    place = place_of(fh);
+    file = *place;
+    if (file == NULL || !file->is_own) {
+        pthread_mutex_unlock(&mutex);
+        return 0;
+    }
+    *place = file->next;
+    own_count--;
+    pthread_mutex_unlock(&mutex);
+    end_own(file, file->writer);
+    openfiles_functions->release(file->partition);
+    free(file);
+    return 1;
 }
 
 void openfiles_note_left(uint64_t unique, uint64_t fh, int is_writer) {
@@ -154,4 +202,64 @@ void logfs_serving_close(uint64_t fh) {
         sched_yield(); /* it has sent its last reply */
     openfiles_functions->release(file->partition);
     free(file);
+}
+
+int logfs_opening_find(uint64_t fh, uint64_t facts[4]) {
+    struct open_file *file;
+    int is_own;
+
+    pthread_mutex_lock(&mutex);
+    file = *place_of(fh);
+    is_own = file != NULL && file->is_own;
+    if (is_own) {
+        facts[0] = file->node;
+        facts[1] = file->flags;
+        facts[2] = file->uid;
+    }
+    pthread_mutex_unlock(&mutex);
+    return is_own;
+}
+
+int64_t logfs_opening_take(uint64_t fh) {
+    struct open_file *file;
+    log_writer *writer = NULL;
+    int64_t writes;
+
+    pthread_mutex_lock(&mutex);
+    file = *place_of(fh);
+    if (file != NULL && file->is_own) {
+        writer = file->writer;
+        file->writer = NULL;
+        file->is_own = 0;
+        own_count--;
+    }
+    pthread_mutex_unlock(&mutex);
+    if (writer == NULL)
+        return -1;
+    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 0)
+        sched_yield();
+    writes = openfiles_functions->writes(writer);
+    end_own(file, writer);
+    return writes;
+}
+
+size_t logfs_opening_list(const log_partition *partition, uint64_t *handles, size_t room) {
+    size_t count = 0;
+
+    pthread_mutex_lock(&mutex);
+    for (size_t i = 0; own_count > 0 && i < BUCKETS; i++)
+        for (struct open_file *file = buckets[i]; file != NULL; file = file->next)
+            if (file->is_own && file->partition == partition && count < room)
+                handles[count++] = file->fh;
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
+size_t logfs_opening_count(void) {
+    size_t count;
+
+    pthread_mutex_lock(&mutex);
+    count = own_count;
+    pthread_mutex_unlock(&mutex);
+    return count;
 }

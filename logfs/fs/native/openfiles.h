@@ -16,6 +16,10 @@ struct open_file {
     log_partition *partition;
     log_writer *writer; /* NULL: its writes are left to Python */
     int users;          /* threads that use it just now */
+    int is_own;         /* it was opened without Python, which does not know it */
+    unsigned place;     /* then: of its note in handover.h */
+    uint64_t node;
+    uint32_t flags, uid; /* flags: of open(2) */
 };
 
 /* The functions of the log engine; NULL before the first of them is wanted. */
@@ -24,6 +28,13 @@ extern const appending_functions *openfiles_functions;
 /* Find a file, which stays until openfiles_put_back; NULL: it is not known. Any thread. */
 struct open_file *openfiles_borrow(uint64_t fh);
 void openfiles_put_back(struct open_file *file);
+
+/* Have a file that was opened without Python, which now owns its writer and has a hold on its partition.
+   Returns 0 without memory. */
+int openfiles_add(const struct open_file *opened);
+
+/* Close such a file, whose other requests have been answered. Returns 0 if it is none, or is Python's. */
+int openfiles_remove(uint64_t fh);
 
 /* Note that a request goes to Python which no write to its partition may overtake. */
 void openfiles_note_left(uint64_t unique, uint64_t fh, int is_writer);

@@ -10,6 +10,7 @@
 enum {
     FUSE_OPCODE_FORGET = 2,
     FUSE_OPCODE_GETATTR = 3,
+    FUSE_OPCODE_OPEN = 14,
     FUSE_OPCODE_READ = 15,
     FUSE_OPCODE_WRITE = 16,
     FUSE_OPCODE_RELEASE = 18,
@@ -30,6 +31,8 @@ enum { NOTIFY_POLL = 1, NOTIFY_INVALIDATE_INODE = 2, NOTIFY_RESEND = 7 };
 #define INIT_EXT (1u << 30)
 #define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */
 #define INIT2_HAS_RESEND (1u << 7)  /* bit 39 */
+#define OPEN_DIRECT_IO (1u << 0)
+#define OPEN_KEEP_CACHE (1u << 1)
 #define OPEN_NO_FLUSH (1u << 5)
 #define OPEN_PASSTHROUGH (1u << 7)
 
@@ -57,6 +60,10 @@ struct attributes_reply {
     uint64_t accessed_s, modified_s, changed_s;
     uint32_t accessed_ns, modified_ns, changed_ns;
     uint32_t mode, links, uid, gid, device, block_bytes, attribute_flags;
+};
+
+struct open_request {
+    uint32_t flags, open_flags; /* flags: those of open(2) */
 };
 
 struct read_request {
@@ -121,6 +128,7 @@ _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
 _Static_assert(sizeof(struct attributes_request) == 16, "fuse_getattr_in");
 _Static_assert(sizeof(struct attributes_reply) == 104, "fuse_attr_out");
+_Static_assert(sizeof(struct open_request) == 8, "fuse_open_in");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
 _Static_assert(sizeof(struct fsync_request) == 16, "fuse_fsync_in");
 _Static_assert(sizeof(struct flush_request) == 24, "fuse_flush_in");

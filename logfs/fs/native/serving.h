@@ -1,7 +1,7 @@
 /* Which thread reads the requests: that of pyfuse3, or a native one.
 
    Both answer the same requests without Python: the WRITEs, FSYNCs and FLUSHes of open files that
-   append and GETATTRs of files that grow (answering.h), and reads for which Python has put bytes ahead. The native thread does that while
+   append, GETATTRs of files that grow, OPENs and RELEASEs of files that append whole lines (answering.h), and reads for which Python has put bytes ahead. The native thread does that while
    Python works, and without the event loop, which takes several times as long as a line. But what it
    has read for Python costs a second switch of threads: it is put into a queue, from which pyfuse3 gets it. So
    the native thread reads once there have been several requests more of the first kind than of
@@ -43,9 +43,25 @@ void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
 void logfs_serving_close(uint64_t fh);
 
 /* Answer GETATTRs of an inode without Python from now on, as long as Python has not changed its partition
-   since it was marked with changes. before: the position at which the active segment begins in the view. */
+   since it was marked with changes. before: the position at which the active segment begins in the view.
+   append_key: if it may be opened to append without Python, too: of its partition, as above. Else 0. */
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
-                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid);
+                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
+                        uint64_t append_key);
+
+/* Let a user open files to append without Python, see opening.h. */
+void logfs_opening_allow(uint32_t uid);
+
+/* Find such a file that is open; returns 0 if there is none. facts: inode, flags of open(2), user. */
+int logfs_opening_find(uint64_t fh, uint64_t facts[4]);
+
+/* Have Python own such a file from now on; it is left to Python until logfs_serving_begin. Returns how many
+   of its writes were applied, or -1: it has been closed. */
+int64_t logfs_opening_take(uint64_t fh);
+
+/* The handles of such files of a partition, and how many there are of all partitions. */
+size_t logfs_opening_list(const log_partition *partition, uint64_t *handles, size_t room);
+size_t logfs_opening_count(void);
 
 /* Answer reads of an open file without Python, from an offset on, see reading.h. changes: as above. fd: of
    the file of a segment, and file_end: where its last batch ends. place: in it, the numbers of a
@@ -64,13 +80,15 @@ void logfs_serving_forget(void);
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many writes, fsyncs, closes, stats and reads were answered without Python, and how many requests the thread has
+/* How many writes, fsyncs, closes, stats, reads, opens and releases were answered without Python, and how many requests the thread has
    put into the queue. */
 uint64_t logfs_serving_writes(void);
 uint64_t logfs_serving_syncs(void);
 uint64_t logfs_serving_flushes(void);
 uint64_t logfs_serving_stats(void);
 uint64_t logfs_serving_reads(void);
+uint64_t logfs_serving_opens(void);
+uint64_t logfs_serving_releases(void);
 uint64_t logfs_serving_queued(void);
 
 /* End the thread. pyfuse3 must not read requests any more, and may be closed then. */

@@ -665,6 +665,31 @@ static int64_t partition_take_read(log_partition *partition) {
     return __atomic_exchange_n(&partition->read_bytes, 0, __ATOMIC_RELAXED);
 }
 
+/* Open a file that has no unfinished line; see _served.h. */
+static log_writer *appending_open(log_partition *partition, int view, int64_t changes) {
+    log_writer *writer;
+    int may_open;
+
+    if (__atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0 || !appending_try(partition))
+        return NULL;
+    may_open = partition->is_armed && partition->changes == changes;
+    pthread_mutex_unlock(&partition->mutex);
+    writer = may_open ? calloc(1, sizeof *writer) : NULL;
+    if (writer != NULL) {
+        partition_hold(partition);
+        writer->partition = partition;
+        writer->view = view;
+    }
+    return writer;
+}
+
+static int64_t appending_writes(const log_writer *writer) { return writer->writes; }
+
+static void appending_close(log_writer *writer) {
+    partition_release(writer->partition);
+    free(writer);
+}
+
 static void appending_count_cold(log_partition *partition, int change) {
     __atomic_add_fetch(&partition->cold, change, __ATOMIC_SEQ_CST);
 }
@@ -676,7 +701,8 @@ static int appending_is_watched(const log_partition *partition) {
 
 static const appending_functions APPENDING = {
     appending_write,      appending_needs_sync, appending_may_close, appending_sync,
-    appending_length,     appending_shown_end,  appending_count_read, appending_count_cold,
-    appending_is_watched, partition_hold,       partition_release};
+    appending_length,     appending_shown_end,  appending_count_read, appending_open,
+    appending_writes,     appending_close,      appending_count_cold, appending_is_watched,
+    partition_hold,       partition_release};
 
 #endif

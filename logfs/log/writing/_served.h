@@ -44,6 +44,12 @@ typedef struct appending_functions {
     int (*shown_end)(const log_partition *partition, int64_t changes, int64_t *file_position);
     /* Count bytes that were read without Python. */
     void (*count_read)(log_partition *partition, int64_t bytes);
+    /* Open a file that appends whole lines in a view. Returns NULL if that is left to Python: it has
+       changed the partition since changes, or appends to it itself. */
+    log_writer *(*open)(log_partition *partition, int view, int64_t changes);
+    /* How many writes were applied through it, and its end. Any thread, after the last write. */
+    int64_t (*writes)(const log_writer *writer);
+    void (*close)(log_writer *writer);
     /* Count requests that Python has to answer before anything else is done to the partition. */
     void (*count_cold)(log_partition *partition, int change);
     /* Whether readers wait for records. */

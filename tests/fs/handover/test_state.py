@@ -9,7 +9,8 @@ import pytest
 
 from logfs.fs import hooks
 from logfs.fs.handover import state
-from logfs.fs.handover.state import HandoverState, SlotWord, Stage, StateError, Word
+from logfs.fs.handover.journal import KeptFile, journal_of
+from logfs.fs.handover.state import HandoverState, OpenedWord, SlotWord, Stage, StateError, Word
 
 HEADER = Path(hooks.__file__).parent / "native/handover.h"
 
@@ -25,7 +26,7 @@ def _number(text: str, names: dict[str, int]) -> int:
 def _constants() -> dict[str, int]:
     names: dict[str, int] = {}
     for name, text in re.findall(
-        r"^#define (STATE_\w+|SLOT_\w+) (\S.*)$", HEADER.read_text(), re.MULTILINE
+        r"^#define (STATE_\w+|SLOT_\w+|OPENED_\w+) (\S.*)$", HEADER.read_text(), re.MULTILINE
     ):
         names[name] = _number(text, names)
     return names
@@ -46,6 +47,9 @@ def test_the_library_and_python_have_the_same_layout() -> None:
     assert constants["STATE_SLOTS_AT"] == state.SLOTS_AT
     assert constants["STATE_SLOTS"] == state.SLOTS
     assert constants["SLOT_WORDS"] == state.SLOT_WORDS
+    assert constants["STATE_OPENED_AT"] == state.OPENED_AT
+    assert constants["STATE_OPENED"] == state.OPENED
+    assert constants["OPENED_WORDS"] == state.OPENED_WORDS
     assert constants["STATE_JOURNAL_AT"] == state.JOURNAL_AT
     assert constants["STATE_JOURNAL_BYTES"] == state.JOURNAL_BYTES
     assert constants["STATE_KEPT_AT"] == state.KEPT_AT
@@ -55,6 +59,7 @@ def test_the_library_and_python_have_the_same_layout() -> None:
 def test_the_library_and_python_have_the_same_words() -> None:
     assert _members("state_word") == [f"STATE_WORD_{word.name}" for word in Word] + ["STATE_WORDS"]
     assert _members("slot_word") == [f"SLOT_{word.name}" for word in SlotWord]
+    assert _members("opened_word") == [f"OPENED_{word.name}" for word in OpenedWord]
     assert _members("slot_stage") == [f"SLOT_{stage.name}" for stage in Stage]
 
 
@@ -73,8 +78,31 @@ def test_a_state_of_another_version_is_refused() -> None:
     first = HandoverState.create()
     first.words[Word.VERSION] += 1
 
-    with pytest.raises(StateError, match="version 2; expected 1"):
+    with pytest.raises(StateError, match=f"version {state.VERSION + 1}; expected {state.VERSION}"):
         HandoverState(os.dup(first.fileno()))
+
+
+def test_a_state_of_version_1_is_read_and_is_of_this_version_then() -> None:
+    first = HandoverState.create()
+    first.words[Word.VERSION] = 1
+
+    second = HandoverState(os.dup(first.fileno()))
+
+    assert second.words[Word.VERSION] == state.VERSION
+
+
+def test_files_that_were_opened_without_python_get_entries_in_the_journal() -> None:
+    first = HandoverState.create()
+    places = [state.OPENED_AT // 8 + place * state.OPENED_WORDS for place in range(3)]
+    for place, fh in zip(places, (7, 0, 9), strict=True):  # 0: it was closed
+        for word, value in zip(OpenedWord, (fh, 100, os.O_APPEND, 5), strict=True):
+            first.words[place + word] = value
+    first.words[Word.OPENED] = 3
+
+    for _ in range(2):
+        files = journal_of(HandoverState(os.dup(first.fileno()))).files
+        assert files == dict.fromkeys((7, 9), KeptFile(100, os.O_APPEND, 5))
+        assert [first.words[place] for place in places] == [0, 0, 0]
 
 
 def test_a_file_that_is_no_state_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+/* Opening and closing files that append without Python; see opening.h. */
+
+#define _GNU_SOURCE
+
+#include "opening.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+
+#include "attributes.h"
+#include "handover.h"
+#include "openfiles.h"
+#include "serving.h"
+#include "watching.h"
+
+#define USERS 4 /* that may open files: root and that of the daemon */
+
+static uint32_t users[USERS];
+static unsigned user_count;
+static uint64_t opens, releases;
+
+void logfs_opening_allow(uint32_t uid) {
+    unsigned count = __atomic_load_n(&user_count, __ATOMIC_ACQUIRE);
+
+    if (count == USERS)
+        return;
+    users[count] = uid;
+    __atomic_store_n(&user_count, count + 1, __ATOMIC_RELEASE);
+}
+
+static int may_open(uint32_t uid, uint32_t flags) {
+    unsigned count = __atomic_load_n(&user_count, __ATOMIC_ACQUIRE);
+
+    if ((flags & O_ACCMODE) != O_WRONLY || !(flags & O_APPEND) ||
+        flags & (O_TRUNC | O_NONBLOCK | O_DSYNC))
+        return 0;
+    while (count > 0)
+        if (users[--count] == uid)
+            return 1;
+    return 0;
+}
+
+/* Open a file of an inode; returns 0 if that is left to Python. */
+static int add_file(const struct request_header *header, uint32_t flags) {
+    struct open_file file = {.fh = header->unique, .is_own = 1, .node = header->node,
+                             .flags = flags, .uid = header->uid};
+    int64_t changes;
+    int view;
+
+    if (!attributes_find_partition(header->node, &file.partition, &changes, &view, &file.key))
+        return 0;
+    file.writer = openfiles_functions->open(file.partition, view, changes);
+    if (file.writer != NULL) {
+        if (handover_note_opened(file.fh, file.node, flags, file.uid, &file.place)) {
+            if (openfiles_add(&file))
+                return 1;
+            handover_note_closed(file.place);
+        }
+        openfiles_functions->close(file.writer);
+    }
+    openfiles_functions->release(file.partition);
+    return 0;
+}
+
+int opening_open(int device, const struct request_header *header, size_t size) {
+    const struct open_request *wanted = (const void *)(header + 1);
+    struct reply_header reply = {.unique = header->unique};
+    struct open_reply opened = {.fh = header->unique, .open_flags = OPEN_DIRECT_IO | OPEN_KEEP_CACHE};
+    struct iovec parts[] = {{&reply, sizeof reply}, {&opened, sizeof opened}};
+
+    if (size != sizeof *header + sizeof *wanted || header->length != size ||
+        header->unique & REQUEST_RESENT || !may_open(header->uid, wanted->flags) ||
+        logfs_keeps_requests() || openfiles_has_left_anywhere() || !add_file(header, wanted->flags))
+        return 0;
+    reply.length = sizeof reply + sizeof opened;
+    if (writev(device, parts, 2) < 0 && errno == ENOENT)
+        openfiles_remove(opened.fh); /* the program has gone, and will not close it */
+    handover_note_reply(header->unique, 1);
+    __atomic_add_fetch(&opens, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+int opening_release(const struct request_header *header, size_t size) {
+    const struct release_request *closed = (const void *)(header + 1);
+
+    /* While programs are watched, Python notes each file that is closed. */
+    if (size < sizeof *header + sizeof *closed || header->length != size ||
+        __atomic_load_n(&watching_is_on, __ATOMIC_RELAXED) || !openfiles_remove(closed->fh))
+        return 0;
+    __atomic_add_fetch(&releases, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+uint64_t logfs_serving_opens(void) { return __atomic_load_n(&opens, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_releases(void) { return __atomic_load_n(&releases, __ATOMIC_RELAXED); }
