@@ -43,10 +43,17 @@ _ERROR_RETRY_S = 1.0
 
 
 class _UnderWay(NamedTuple):
-    """A request that was sent: the offset asked of each partition, and their keys in the answer."""
+    """A request that was sent.
+
+    Attributes:
+        offsets: The offset asked of each partition.
+        by_key: The partitions by their keys in the answer.
+        sent_s: When, by the monotonic clock.
+    """
 
     offsets: Mapping[MirroredPartition, int]
     by_key: Mapping[tuple[str | UUID, int], MirroredPartition]
+    sent_s: float
 
 
 class Fetcher(threading.Thread):
@@ -139,9 +146,12 @@ class Fetcher(threading.Thread):
                 self._owner.stopping.wait(_IDLE_S)
                 continue
             answer = decode_fetch(connection.receive(), version)
+            took_s = time.monotonic() - under_way.sent_s
             succeeded()
             check(answer.error, "Fetch")
             found = _matched(under_way, answer.partitions)
+            for partition, _ in found:
+                partition.fetches.observe(took_s)
             may_go_on = not (answer.throttled_ms or connection.is_expired)
             following = self._send(connection, version, self._ahead(found) if may_go_on else [])
             for partition, row in found:
@@ -213,7 +223,7 @@ class Fetcher(threading.Thread):
         for partition, row in rows:
             name = row.topic_id if version >= FIRST_WITH_IDS else row.topic
             keys[name, row.partition] = partition
-        return _UnderWay(offsets, keys)
+        return _UnderWay(offsets, keys, time.monotonic())
 
     def _take(self, partition: MirroredPartition, answer: Fetched, offset: int) -> None:
         """Deal with an answer, unless what was asked is not wanted any more."""

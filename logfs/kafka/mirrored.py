@@ -22,6 +22,7 @@ from logfs.errors import (
 from logfs.kafka.cluster import EARLIEST, LATEST, Cluster, Leader
 from logfs.kafka.fetching import Fetched, Wanted
 from logfs.kafka.targets import MirrorTarget
+from logfs.log.counters import FETCH_BOUNDS_S, Histogram
 from logfs.records._native import batch_run, first_offset
 from logfs.types import TopicPartition
 
@@ -57,6 +58,7 @@ class MirroredPartition:
         failure: Why it does not go on.
         error: The last error, for people.
         throttled_ms: How long its fetches have waited for a quota of the source.
+        fetches: From a request to its answer, which may have waited for records.
         lock: Held by the thread that deals with an answer: another one may fetch it by then.
     """
 
@@ -82,6 +84,7 @@ class MirroredPartition:
     losses: int = 0
     throttled_ms: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+    fetches: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     lock: threading.Lock = field(default_factory=threading.Lock)
     _unsound: int = 0
     _fruitless_cuts: int = 0

@@ -364,6 +364,7 @@ class Mirror(ClusterCopy):
                 "losses": one.losses,
                 "throttled_ms": one.throttled_ms,
                 "errors": dict(one.errors),
+                "fetches": {**one.fetches.as_json(), "counts": list(one.fetches.counts)},
                 "state": FAILED if one.failure else MIRRORING,
                 "error": one.failure or one.error,
             }

@@ -24,7 +24,7 @@ Writes go to the copy that is not known to be durable, so that a power cut leave
 import contextlib
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -105,13 +105,19 @@ class ForwardNote(NamedTuple):
     acknowledged_ms: int
     report: Mapping[str, Any]
 
-    def as_json(self, log_end_offset: int) -> dict[str, object]:
-        """Return what ``.meta`` shows."""
+    def as_json(self, log_end_offset: int, oldest_ms: int | None) -> dict[str, object]:
+        """Return what ``.meta`` shows.
+
+        Args:
+            log_end_offset: Of the partition.
+            oldest_ms: Timestamp of the record at ``held_offset``; None: there is none.
+        """
         return {
             "to": self.identity.destination,
             "cluster_id": self.identity.cluster_id,
             "held_offset": self.held_offset,
             "lag_records": max(0, log_end_offset - self.held_offset),
+            "oldest": oldest_ms,
             "hold_bytes": self.identity.hold_bytes,
             **self.report,
             "acknowledged": max(self.acknowledged_ms, self.report.get("acknowledged", 0)) or None,
@@ -124,6 +130,21 @@ class ForwardNotes:
     def __init__(self) -> None:
         self._modified_ms = -1
         self._names: tuple[str, ...] = ()
+        self._oldest: dict[str, tuple[int, int]] = {}
+
+    def oldest(self, note: ForwardNote, find: Callable[[int], int | None]) -> int | None:
+        """Return the timestamp of the record at the held offset; None if there is none.
+
+        Args:
+            note: Of the forward.
+            find: Returns the timestamp of the record at an offset; called if the offset is another.
+        """
+        offset, found = self._oldest.get(note.name, (-1, None))
+        if offset != note.held_offset:
+            found = find(note.held_offset)
+            if found is not None:  # a record may come
+                self._oldest[note.name] = note.held_offset, found
+        return found
 
     def read(self, disk: Disk, directory: str) -> list[ForwardNote]:
         """Return them; none if the directory cannot be read."""

@@ -11,7 +11,7 @@ import logfs
 from logfs import NewRecord
 from tests.clusters.brokers import FakeBroker
 from tests.kafka.forwards import RunningForward, forward_now, forward_plan, without_offsets
-from tests.mounting import COMMAND, PATIENCE_S, Mount
+from tests.mounting import COMMAND, PATIENCE_S, Mount, now_ms
 from tests.processes import Process, wait_until
 
 pytestmark = pytest.mark.allow_log("")
@@ -143,15 +143,29 @@ def test_beside_a_daemon_lines_are_sent_and_trim_waits_for_them(tmp_path: Path) 
             lambda: json.loads(meta.read_text())["forward"][0]["lag_records"] == 0, ".meta shows it"
         )
         assert "logfs_forward_lag_records" in run("metrics", mount.point).stdout
+        assert lag_s(mount) == 0
         assert process.stop() == 0, process.log
-        with path.open("ab") as file:
-            file.write(b"third\n")
+        old_ms = now_ms() - 3_600_000
+        with path.with_name("0.jsonl").open("a") as lines:
+            lines.write(json.dumps({"value": "third", "timestamp": old_ms}) + "\n")
+            lines.write(json.dumps({"value": "fourth"}) + "\n")
+        before_ms = now_ms()
+        assert json.loads(meta.read_text())["forward"][0]["oldest"] == old_ms
+        assert before_ms - old_ms <= lag_s(mount) * 1000 <= now_ms() - old_ms
         refused = run("trim", f"{mount.point}/t/0@latest")
         assert refused.returncode == 1
         assert "offsets from 3 on were not forwarded" in refused.stderr
         forced = run("trim", f"{mount.point}/t/0@latest", "--even-if-not-forwarded")
         assert forced.returncode == 0, forced.stderr
     assert [r.value for r in log.records()] == [b"first", b"half a line", b"second"]
+
+
+def lag_s(mount: Mount) -> float:
+    """Return the age of the oldest record that waits."""
+    for line in run("metrics", mount.point).stdout.splitlines():
+        if line.startswith("logfs_forward_lag_seconds{"):
+            return float(line.split()[-1])
+    raise AssertionError("no such metric")
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

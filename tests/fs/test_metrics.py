@@ -331,10 +331,6 @@ def test_queries_of_the_examples_name_metrics_that_exist(mount: Mount, tmp_path:
         | groups.NAMES
         | topicquotas.NAMES
         | users.NAMES
-        | {
-            "logfs_mirror_errors_total",
-            "logfs_mirror_lag_seconds",
-        }
     )
     assert not named - known - made_only_with_one
     shown = {name.removesuffix(suffix) for name in named for suffix in ("", *SUFFIXES)}

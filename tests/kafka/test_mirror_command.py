@@ -132,7 +132,8 @@ def test_a_mirror_through_a_daemon_that_is_killed_and_a_second_mirror(
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
         meta = json.loads(path.with_name("0.meta").read_text())["mirror"]
         assert (meta["source"], meta["state"]) == ("seen", "mirroring")
-        wait_until(lambda: "logfs_mirror_lag_records" in metrics(mount), "the metrics show it")
+        wait_until(lambda: fetches(mount) > 0, "the metrics show fetches")
+        assert "logfs_mirror_lag_records" in metrics(mount)
         mount.crash()
         produced(client, "seen", 100)
         wait_until(lambda: lines(path) == 200, "it goes on with the next daemon")
@@ -202,6 +203,12 @@ def lines(path: Path) -> int:
 
 def metrics(mount: Mount) -> str:
     return run("metrics", mount.point).stdout
+
+
+def fetches(mount: Mount) -> float:
+    """Return how many fetches the metrics show."""
+    lines = metrics(mount).splitlines()
+    return sum(float(line.split()[-1]) for line in lines if "_fetch_seconds_count{" in line)
 
 
 def test_a_second_mirror_of_a_directory_is_refused(

@@ -62,15 +62,24 @@ _METRICS = (
 )
 
 HELD = "logfs_forward_held_bytes"
-NAMES = frozenset({metric.name for metric in _METRICS} | {HELD})
+_LAG_S = "logfs_forward_lag_seconds"
+NAMES = frozenset({metric.name for metric in _METRICS} | {HELD, _LAG_S})
 
 
-def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
+def families(logs: Sequence[ReadableLog], now_ms: int) -> Iterator[Family]:
     """Yield the metrics of forwards; nothing if there is none."""
     rows = [(log, facts) for log in logs for facts in log.forward_meta]
     if not rows:
         return
     yield from families_of(rows, _METRICS, _LABELS, _PEER)
+    ages = [
+        Sample(labels_of((log, facts), _PEER), age_s)
+        for log, facts in rows
+        if (age_s := _lag_s(facts, now_ms)) is not None
+    ]
+    if ages:
+        text = "Age of the oldest record that was not acknowledged by the cluster yet, else 0."
+        yield Family(_LAG_S, "gauge", text, _LABELS, ages)
     yield Family(
         HELD,
         "gauge",
@@ -78,6 +87,14 @@ def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
         _LABELS,
         [Sample(labels_of((log, facts), _PEER), _held_bytes(log, facts)) for log, facts in rows],
     )
+
+
+def _lag_s(facts: Facts, now_ms: int) -> float | None:
+    """Return the age of the oldest record that waits; None: it has no timestamp."""
+    oldest = facts["oldest"]
+    if not facts["lag_records"]:
+        return 0.0
+    return max(0.0, (now_ms - oldest) / 1000) if isinstance(oldest, int) and oldest >= 0 else None
 
 
 def _held_bytes(log: ReadableLog, facts: Facts) -> float:

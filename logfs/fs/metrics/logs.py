@@ -162,7 +162,9 @@ _OF_ALL: tuple[tuple[str, str, PerCounters], ...] = (
 )
 
 
-def families(logs: Sequence[ReadableLog], *, by_topic: bool = True) -> Iterator[Family]:
+def families(
+    logs: Sequence[ReadableLog], now_ms: int, *, by_topic: bool = True
+) -> Iterator[Family]:
     """Yield the metrics of partitions and topics; else those of all topics, as one without a name.
 
     Without names a scrape stays small, however many topics there are, and shows none of them.
@@ -178,7 +180,7 @@ def families(logs: Sequence[ReadableLog], *, by_topic: bool = True) -> Iterator[
             topics.setdefault(log.topic_partition.topic, []).append(log)
     yield from _following(ordered, by_topic=by_topic)
     yield from mirrors.families(ordered)
-    yield from forwards.families(ordered)
+    yield from forwards.families(ordered, now_ms)
     for name, text, of_counters in _OF_TOPICS:
         rows = [
             Sample((topic,), sum(of_counters(log.counters) for log in members))

@@ -1,9 +1,11 @@
 """The metrics of partitions that are mirrors: what the process that mirrors them has said last."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from logfs.fs.metrics.family import Family, Sample
 from logfs.fs.metrics.noted import Facts, NotedMetric, families_of, labels_of, number
+from logfs.log.counters import FETCH_BOUNDS_S, Histogram
 from logfs.log.mirrorfile import FAILED
 from logfs.log.reading.readable import ReadableLog
 
@@ -53,9 +55,11 @@ _METRICS = (
     ),
 )
 
-
-NAMES = frozenset({metric.name for metric in _METRICS})
-"""The names of those that have one value for each partition."""
+_LAG_S = "logfs_mirror_lag_seconds"
+_ERRORS = "logfs_mirror_errors_total"
+_FETCHES = "logfs_mirror_fetch_seconds"
+NAMES = frozenset({metric.name for metric in _METRICS} | {_LAG_S, _ERRORS, f"{_FETCHES}_bucket"})
+"""The names of all samples that exist only if there is a mirror."""
 
 
 def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
@@ -65,7 +69,7 @@ def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
         return
     yield from families_of(rows, _METRICS, _LABELS, _PEER)
     yield Family(
-        "logfs_mirror_lag_seconds",
+        _LAG_S,
         "gauge",
         "Age of the last record here if there are more at the source, else 0.",
         _LABELS,
@@ -80,7 +84,32 @@ def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
     ]
     if errors:
         labels = (*_LABELS, "error")
-        yield Family("logfs_mirror_errors_total", "counter", "Errors met.", labels, errors)
+        yield Family(_ERRORS, "counter", "Errors met.", labels, errors)
+    yield Family(
+        _FETCHES,
+        "histogram",
+        "Time from a Fetch request to its answer, which waits for records for up to "
+        "fetch.wait.max.ms; counted for each partition that is asked for.",
+        ("topic", "cluster"),
+        [Sample(labels, histogram) for labels, histogram in _fetches(rows).items()],
+    )
+
+
+def _fetches(rows: Sequence[tuple[ReadableLog, Facts]]) -> dict[tuple[str, str], Histogram]:
+    """Return the times of fetches by topic and cluster: each partition would be many samples."""
+    found: dict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(FETCH_BOUNDS_S))
+    for row in rows:
+        topic, _, cluster = labels_of(row, _PEER)
+        known, told = found[topic, cluster], row[1].get("fetches")
+        if not isinstance(told, dict):
+            continue
+        one, counts = Histogram(FETCH_BOUNDS_S), told.get("counts")
+        if isinstance(counts, list) and [type(count) for count in counts] == [int] * len(
+            one.counts
+        ):
+            one.counts, one.sum_s = counts, float(told.get("seconds", 0))
+            known.add(one)
+    return found
 
 
 def _lag_s(log: ReadableLog, facts: Facts) -> float:

@@ -123,7 +123,8 @@ class MountMetrics:
         self._look_at_caches(found)
         yield from self._of_process()
         yield from logs.totals(found, store.retired)
-        yield from logs.families(found, by_topic=not self._operations.options.no_topic_metrics)
+        by_topic = not self._operations.options.no_topic_metrics
+        yield from logs.families(found, self._clock.now_ms(), by_topic=by_topic)
         yield from remote.reads(store.disk)
         if not self._operations.options.no_topic_metrics:
             yield from self._groups.families(self._clock.now_ms())

@@ -186,8 +186,18 @@ class ReadableLog(abc.ABC):
     @property
     def forward_meta(self) -> list[dict[str, object]]:
         """What ``.meta`` shows of the clusters that it is forwarded to."""
-        notes = self.state.forward_notes.read(self.disk, self.directory)
-        return [note.as_json(self.log_end_offset) for note in notes]
+        known = self.state.forward_notes
+        return [
+            note.as_json(self.log_end_offset, known.oldest(note, self._timestamp_at))
+            for note in known.read(self.disk, self.directory)
+        ]
+
+    def _timestamp_at(self, offset: int) -> int | None:
+        snapshot = self.state.snapshot
+        try:
+            return lookup.timestamp_of(snapshot, max(offset, snapshot.start.offset))
+        except (CorruptRecordError, OSError):
+            return None
 
     @property
     def indexing(self) -> tuple[int, int] | None:
