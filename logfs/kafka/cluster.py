@@ -3,6 +3,9 @@
 ``Cluster`` has one connection to each broker for questions, which any thread may ask, in
 turn. Code that fetches or produces takes connections of its own with ``connect``.
 
+A broker that refused a login is not asked again for 10 s by any thread, since accounts that fail
+often get locked.
+
 A question is asked once. What may pass by itself (a broker that is gone, a leader that moves) is a
 ClusterUnreachableError or a BrokerError that is retriable; the caller waits as ``BackOff`` says and
 asks again.
@@ -11,7 +14,7 @@ asks again.
 import random
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -24,7 +27,7 @@ from kafka.protocol.consumer.offsets import (
 )
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
-from logfs.errors import ClusterUnreachableError
+from logfs.errors import ClusterRefusedError, ClusterUnreachableError
 from logfs.kafka.settings import Address, ClientSettings
 from logfs.kafka.wire import Connection, Message, check, error_of
 
@@ -36,6 +39,8 @@ _TOPIC_RESOURCE = 2
 _SET_ON_THE_TOPIC = 1
 _JITTER = 0.2
 UNKNOWN_TOPIC = 3
+REFUSED_S = 10.0
+"""How long a refusal of a broker holds for all connections to it."""
 _SPREADING_S = 3.0
 """How long a broker that has just started may not know topics that exist."""
 
@@ -86,18 +91,30 @@ class BackOff:
 class Cluster:
     """A client of a cluster.
 
+    Args:
+        bootstrap: Brokers to begin with.
+        settings: How they are reached.
+        clock_s: Seconds that only go forward.
+
     Attributes:
         cluster_id: As it names itself; empty before the first answer.
         brokers: Where they listen, by node id.
     """
 
-    def __init__(self, bootstrap: Sequence[Address], settings: ClientSettings) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        settings: ClientSettings,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.settings = settings
         self.cluster_id = ""
         self.brokers: dict[int, Address] = {}
         self._bootstrap = list(bootstrap)
         self._lock = threading.Lock()
         self._connections: dict[Address, Connection] = {}
+        self._clock_s = clock_s
+        self._refusals: dict[Address, tuple[str, float]] = {}
 
     def back_off(self) -> BackOff:
         """Return the waits that the settings ask for."""
@@ -117,7 +134,7 @@ class Cluster:
         Raises:
             ClusterUnreachableError, ClusterRefusedError: See ``Connection``.
         """
-        return Connection(self.address(node), self.settings)
+        return self._connect(self.address(node))
 
     def call(
         self, node: int, request: Message, response: Message, newest: int | None = None
@@ -279,6 +296,17 @@ class Cluster:
 
     # Inside
 
+    def _connect(self, address: Address) -> Connection:
+        """Make a connection, unless one was refused just before."""
+        refusal, until_s = self._refusals.get(address, ("", 0.0))
+        if refusal and self._clock_s() < until_s:
+            raise ClusterRefusedError(refusal)
+        try:
+            return Connection(address, self.settings)
+        except ClusterRefusedError as error:
+            self._refusals[address] = str(error), self._clock_s() + REFUSED_S
+            raise
+
     def _any_node(self) -> int:
         if not self.brokers:
             self.topics(())
@@ -308,7 +336,7 @@ class Cluster:
                 connection = None
             is_new = connection is None
             while True:
-                connection = connection or Connection(address, self.settings)
+                connection = connection or self._connect(address)
                 try:
                     answer = connection.call(request, response, newest)
                 except OSError as error:

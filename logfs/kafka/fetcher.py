@@ -15,7 +15,7 @@ from uuid import UUID
 from kafka.protocol.consumer.fetch import FetchRequest
 
 from logfs.errors import BrokerError, ClusterRefusedError, ClusterUnreachableError, LogfsError
-from logfs.kafka.cluster import NO_ID, Cluster
+from logfs.kafka.cluster import NO_ID, REFUSED_S, Cluster
 from logfs.kafka.copying import Owner
 from logfs.kafka.fetching import (
     FIRST_WITH_DIVERGENCE,
@@ -96,7 +96,7 @@ class Fetcher(threading.Thread):
                 self._serve(connection, waits.succeeded)
             except ClusterRefusedError as error:
                 self._owner.refusal = error
-                self._owner.stopping.wait(10 + waits.next_s())
+                self._owner.stopping.wait(REFUSED_S + waits.next_s())
             except (ClusterUnreachableError, BrokerError, OSError, ValueError) as error:
                 self._lost(error)
                 self._owner.stopping.wait(waits.next_s())
@@ -123,14 +123,20 @@ class Fetcher(threading.Thread):
             return list(self._assigned)
 
     def _due(self) -> list[MirroredPartition]:
-        """Return the partitions to fetch now; another one comes first each time."""
+        """Return the partitions to fetch now; another one comes first each time.
+
+        One that another broker is to be asked for waits until the mirror assigns it there.
+        """
         now_s = time.monotonic()
         with self._lock:
             self._assigned.rotate(-1)
             return [
                 one
                 for one in self._assigned
-                if not one.failure and not one.is_done and one.retry_s <= now_s
+                if one.node == self.node
+                and not one.failure
+                and not one.is_done
+                and one.retry_s <= now_s
             ]
 
     def _serve(self, connection: Connection, succeeded: Callable[[], None]) -> None:
@@ -252,6 +258,8 @@ class Fetcher(threading.Thread):
         partition.errors[error_name(code)] += 1
         partition.error = f"{error_name(code)} ({code})"
         if code == OFFSET_OUT_OF_RANGE:
+            if partition.replica is not None:
+                self._owner.want_look()  # so that the leader is asked
             partition.out_of_range(self._cluster, self._target)
             return
         partition.is_unchecked, partition.replica = True, None

@@ -1,9 +1,9 @@
 """A broker in this process that takes records as Kafka does, and fails where a test wants it to.
 
-It knows the requests of a forward. It checks sequence numbers as Kafka's ProducerStateManager does:
-of each producer it remembers five batches, until ``forget``. What fails is drawn from ``chance``:
-the connection breaks before a batch is appended or after it, the producer is forgotten, an error is
-answered that passes, or the end of the log is lost.
+It knows the requests of a forward and of a mirror. It checks sequence numbers as Kafka's
+ProducerStateManager does: of each producer it remembers five batches, until ``forget``. What fails
+is drawn from ``chance``: the connection breaks before a batch is appended or after it, the producer
+is forgotten, an error is answered that passes, or the end of the log is lost.
 """
 
 import contextlib
@@ -17,12 +17,15 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
+from kafka.protocol.admin.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeProducersResponse
 from kafka.protocol.consumer import (
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
 )
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
@@ -36,13 +39,21 @@ from kafka.protocol.producer import (
     ProduceRequest,
     ProduceResponse,
 )
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 from logfs.kafka.wire import Message
 from logfs.records.batch import decode_header, decode_records
+from logfs.records.layout import base_offset_of
 from logfs.records.record import Record
 
 INVALID_RECORD = 87
 OUT_OF_ORDER, OUT_OF_RANGE, NOT_ENOUGH_REPLICAS, TOO_LARGE = 45, 1, 19, 10
+AUTHENTICATION_FAILED, NOT_AUTHORIZED = 58, 30
 VERSIONS = {
     ApiVersionsRequest: (0, 3),
     MetadataRequest: (0, 12),
@@ -51,6 +62,10 @@ VERSIONS = {
     ListOffsetsRequest: (1, 5),
     InitProducerIdRequest: (0, 4),
     DescribeProducersRequest: (0, 0),
+    DescribeConfigsRequest: (1, 1),
+    OffsetForLeaderEpochRequest: (2, 3),
+    SaslHandshakeRequest: (1, 1),
+    SaslAuthenticateRequest: (0, 1),
 }
 PAIRS = {
     MetadataRequest: MetadataResponse,
@@ -59,6 +74,10 @@ PAIRS = {
     ListOffsetsRequest: ListOffsetsResponse,
     InitProducerIdRequest: InitProducerIdResponse,
     DescribeProducersRequest: DescribeProducersResponse,
+    DescribeConfigsRequest: DescribeConfigsResponse,
+    OffsetForLeaderEpochRequest: OffsetForLeaderEpochResponse,
+    SaslHandshakeRequest: SaslHandshakeResponse,
+    SaslAuthenticateRequest: SaslAuthenticateResponse,
 }
 BY_KEY = {kind.API_KEY: kind for kind in VERSIONS}
 
@@ -87,7 +106,7 @@ class Partition:
         header = decode_header(batch)
         last = header.base_sequence + header.last_offset_delta
         known = self.producers.get(header.producer_id)
-        if known:
+        if known and header.producer_id >= 0:
             for first, end, offset in known:
                 if (first, end) == (header.base_sequence, last):
                     return 0, offset
@@ -126,6 +145,12 @@ class FakeBroker:
         logs: Its partitions.
         loses: It may lose the end of a log, but for the first batch.
         most_bytes: The largest batch that it takes.
+        high_watermark: Of all partitions; None: their end.
+        password: Of the only user.
+        refused: How often a login was refused.
+        replica: Another broker with the same partitions, node 2.
+        prefers: How many more answers name the replica to clients with a rack.
+        fetches: How many requests for records it has had.
     """
 
     def __init__(
@@ -137,6 +162,13 @@ class FakeBroker:
         self.chance = chance
         self.loses = False
         self.most_bytes = 1 << 30
+        self.high_watermark: int | None = None
+        self.password = "secret"
+        self.refused = 0
+        self.replica: FakeBroker | None = None
+        self.prefers = 0
+        self.fetches = 0
+        self._clients: set[socket.socket] = set()
         self._producers = 0
         self._handlers = {
             MetadataRequest: self._metadata,
@@ -145,12 +177,19 @@ class FakeBroker:
             DescribeProducersRequest: self._producers_of,
             ListOffsetsRequest: self._offsets,
             FetchRequest: self._fetch,
+            DescribeConfigsRequest: self._configs,
+            OffsetForLeaderEpochRequest: self._epochs,
+            SaslHandshakeRequest: lambda _: SaslHandshakeResponse(
+                error_code=0, mechanisms=["PLAIN"]
+            ),
+            SaslAuthenticateRequest: self._log_in,
         }
         self._lock = threading.Lock()
         owner = self
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
+                owner._clients.add(self.request)
                 with contextlib.suppress(OSError, BrokenError, EOFError):
                     while True:
                         (size,) = struct.unpack(">i", owner._read(self.request, 4))
@@ -187,6 +226,12 @@ class FakeBroker:
         with self._lock:
             for log in self.logs:
                 log.producers.clear()
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for client in list(self._clients):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
 
     # Inside
 
@@ -240,8 +285,10 @@ class FakeBroker:
             throttle_time_ms=0,
             brokers=[
                 MetadataResponse.MetadataResponseBroker(
-                    node_id=1, host="127.0.0.1", port=self.port, rack=None
+                    node_id=node, host="127.0.0.1", port=broker.port, rack=None
                 )
+                for node, broker in ((1, self), (2, self.replica))
+                if broker is not None
             ],
             cluster_id="fake",
             controller_id=1,
@@ -335,25 +382,68 @@ class FakeBroker:
             throttle_time_ms=0, topics=[kind(name=self.topic, partitions=[answer])]
         )
 
+    def _configs(self, request: Message) -> Message:
+        (resource,) = request.resources
+        row = DescribeConfigsResponse.DescribeConfigsResult(
+            error_code=NOT_AUTHORIZED,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[row])
+
+    def _epochs(self, request: Message) -> Message:
+        (topic,) = request.topics
+        (row,) = topic.partitions
+        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        answer = kind.EpochEndOffset(
+            error_code=0,
+            partition=row.partition,
+            leader_epoch=row.leader_epoch,
+            end_offset=self.logs[row.partition].end,
+        )
+        return OffsetForLeaderEpochResponse(
+            throttle_time_ms=0, topics=[kind(topic=topic.topic, partitions=[answer])]
+        )
+
+    def _log_in(self, request: Message) -> Message:
+        is_right = bytes(request.auth_bytes).split(b"\0")[-1] == self.password.encode()
+        self.refused += not is_right
+        return SaslAuthenticateResponse(
+            error_code=0 if is_right else AUTHENTICATION_FAILED,
+            error_message=None if is_right else "Invalid username or password",
+            auth_bytes=b"",
+            session_lifetime_ms=0,
+        )
+
     def _fetch(self, request: Message) -> Message:
         (row,) = request.topics[0].partitions
         log, at = self.logs[row.partition], row.fetch_offset
+        self.fetches += 1
+        end = log.end if self.high_watermark is None else self.high_watermark
+        is_preferred = bool(self.prefers and getattr(request, "rack_id", ""))
+        self.prefers -= is_preferred
         is_out = not log.start <= at <= log.end
         records = (
             b""
             if is_out
-            else b"".join(batch for batch in log.batches if decode_header(batch).last_offset >= at)
+            else b"".join(
+                batch
+                for batch in log.batches
+                if decode_header(batch).last_offset >= at and base_offset_of(batch) < end
+            )
         )
         kind = FetchResponse.FetchableTopicResponse
         answer = kind.PartitionData(
             partition_index=row.partition,
             error_code=OUT_OF_RANGE if is_out else 0,
-            high_watermark=-1 if is_out else log.end,
-            last_stable_offset=-1 if is_out else log.end,
+            high_watermark=-1 if is_out else end,
+            last_stable_offset=-1 if is_out else end,
             log_start_offset=-1 if is_out else log.start,
             aborted_transactions=[],
-            preferred_read_replica=-1,
-            records=records,
+            preferred_read_replica=2 if is_preferred else -1,
+            records=b"" if is_preferred else records,
         )
         return FetchResponse(
             throttle_time_ms=0,
