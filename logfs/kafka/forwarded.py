@@ -1,9 +1,8 @@
-"""One partition that is forwarded: what goes where, what was acknowledged, and how far it has got.
+"""One partition that is forwarded: what goes where, and what was acknowledged.
 
 Each partition of the destination that records go to is an ``Outlet``. The sequence number of a
 record is its number among all that went to the outlet, so a broker takes each record once, however
-often it is sent. How far an outlet has got is what its leader says: the number of records there.
-The local record with that number is found from the last position that is noted, by walking on.
+often it is sent. Where it goes on after a stop is found by ``resuming``.
 
 Source: Kafka ProducerStateManager, Sender.
 """
@@ -16,19 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from logfs.errors import (
-    ClusterRefusedError,
     ClusterUnreachableError,
     CorruptRecordError,
 )
-from logfs.kafka.cluster import EARLIEST, Cluster, ClusterTopic
-from logfs.kafka.producing import (
-    Acknowledged,
-    LostTrackError,
-    last_sequence,
-    receive_answer,
-    scan,
-    send_batch,
-)
+from logfs.kafka.cluster import Cluster, ClusterTopic
+from logfs.kafka.producing import Acknowledged, receive_answer, send_batch
+from logfs.kafka.resuming import AskAgainError, ForwardFailedError, Outlet, Resumption
 from logfs.kafka.shipping import (
     Part,
     RefusedRecordError,
@@ -43,7 +35,6 @@ from logfs.kafka.wire import Connection, error_of
 from logfs.log.forwardfile import ForwardFile, ForwardPosition
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.stored import StoredBatches
-from logfs.records.produced import MAX_SEQUENCE
 from logfs.records.record import Record
 from logfs.types import TopicPartition
 
@@ -62,34 +53,6 @@ _TOO_LARGE = (10, 18)
 _LOST_TRACK = (45, 46, 59)
 _FENCED = 47
 _OLD_FORMAT = 43
-_HALF = (MAX_SEQUENCE + 1) // 2
-
-
-class ForwardFailedError(ClusterRefusedError):
-    """A partition cannot go on without its user."""
-
-
-class AskAgainError(Exception):
-    """What is under way is not known any more: ask the brokers how far it has got."""
-
-
-@dataclass(slots=True, eq=False)
-class Outlet:
-    """A partition of the destination.
-
-    Attributes:
-        records: Records that were sent to it, also those under way.
-        next_offset: Local offset from which on records for it were not sent.
-        noted: The last position that was acknowledged.
-        is_remembered: The broker knows the producer for some time, by its last records.
-    """
-
-    partition: int
-    noted: ForwardPosition
-    records: int = 0
-    next_offset: int = 0
-    in_flight: int = 0
-    is_remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +86,7 @@ class ForwardedPartition:
         wait: Waits for appends, at most so many seconds.
         cluster, topic: The destination.
         file: What is noted of it.
+        home: See ``ForwardIdentity``; of this directory.
         shaping: How batches are made.
 
     Attributes:
@@ -142,10 +106,12 @@ class ForwardedPartition:
         cluster: Cluster,
         topic: ClusterTopic,
         file: ForwardFile,
+        home: str,
         shaping: Shaping,
         stopping: threading.Event,
     ) -> None:
         self.where = where
+        self.home = home
         self.file = file
         self.shaping = shaping
         self.until: int | None = None
@@ -224,19 +190,12 @@ class ForwardedPartition:
         """Find how far each outlet has got, and where reading begins."""
         self._look_all()
         held = self.file.held().next_offset
-        if self.file.identity.partitions == "key":
-            wanted = range(self.file.identity.spread_over)
-        else:
-            wanted = range(self.where.partition, self.where.partition + 1)
-        self._outlets = {}
-        for partition in wanted:
-            noted = self.file.position(partition)
-            if noted is None:
-                noted = ForwardPosition(self.file.identity.first_offset)
-            outlet = self._outlets[partition] = Outlet(partition, noted)
-            start = max(noted.next_offset, held)
-            outlet.records = self._count_there(outlet)
-            outlet.next_offset = self._offset_of(outlet, start, outlet.records - noted.records)
+        is_copy = self.file.identity.home != self.home
+        self._outlets = {number: Outlet(number, self._noted(number)) for number in self._wanted()}
+        resumption = self._resumption(is_copy=is_copy)
+        resumption.settle(self._outlets.values(), held)
+        for outlet in self._outlets.values():
+            noted = outlet.noted
             there = noted.destination_offset if outlet.records >= noted.records else -1
             outlet.noted = noted._replace(
                 next_offset=outlet.next_offset,
@@ -244,8 +203,10 @@ class ForwardedPartition:
                 destination_offset=there,
                 is_clean=False,
             )
-            self.file.put(partition, outlet.noted)
+            self.file.put(outlet.partition, outlet.noted)
         self.file.sync()  # before anything is sent that the note does not know of
+        if is_copy:
+            self._become_another_producer()
         first = min(outlet.next_offset for outlet in self._outlets.values())
         if first > self.log.log_end_offset:
             raise ForwardFailedError(
@@ -259,102 +220,44 @@ class ForwardedPartition:
             self.file.hold(ForwardPosition(self.position, time_ms=self.acknowledged_ms))
         self._reader = StoredBatches(lambda: self.log.snapshot, self.position)
 
-    def _count_there(self, outlet: Outlet) -> int:
-        """Return how many of our records an outlet has."""
-        name, partition = self._topic.name, outlet.partition
-        producer = self.file.identity.producer_id
-        connection = self._connection(partition)
-        reached = last_sequence(connection, name, partition, producer)
-        if reached is None:
-            after = outlet.noted.destination_offset + 1
-            node = self._topic.leaders[partition].node
-            try:
-                reached = scan(
-                    connection,
-                    name,
-                    self._topic.topic_id,
-                    partition,
-                    producer,
-                    after,
-                    lambda: self._cluster.list_offsets(node, name, {partition: EARLIEST})[
-                        partition
-                    ][0],
-                )
-            except LostTrackError as error:
-                if outlet.noted.is_clean or self.resume_noted:
-                    return outlet.noted.records
-                raise ForwardFailedError(
-                    f"{self.where}: it is not known whether partition {partition} of "
-                    f"{self.file.identity.destination} has what was sent last: {error}, and the "
-                    "broker has forgotten the producer. Compare both, then use --resume-at noted "
-                    "or --resume-at OFFSET"
-                ) from None
-        if reached is None:
-            return outlet.noted.records
-        if reached.epoch > self.file.identity.producer_epoch:
-            raise ForwardFailedError(
-                f"{self.where}: another process forwards as the same producer, from a copy of this "
-                "directory: stop it, or remove " + self.file.name
-            )
-        expected = outlet.noted.records % (MAX_SEQUENCE + 1)
-        delta = (reached.sequence + 1 - expected) % (MAX_SEQUENCE + 1)
-        if delta >= _HALF:
-            delta -= MAX_SEQUENCE + 1  # the destination has lost what it had acknowledged
-            logger.warning(
-                "%s: the destination has lost %d records; they are sent again", self.where, -delta
-            )
-        return outlet.noted.records + delta
+    def _wanted(self) -> range:
+        """Return the partitions of the destination that records go to."""
+        if self.file.identity.partitions == "key":
+            return range(self.file.identity.spread_over)
+        return range(self.where.partition, self.where.partition + 1)
 
-    def _offset_of(self, outlet: Outlet, start: int, count: int) -> int:
-        """Return the local offset after ``count`` more records of an outlet from ``start`` on.
+    def _noted(self, partition: int) -> ForwardPosition:
+        return self.file.position(partition) or ForwardPosition(self.file.identity.first_offset)
 
-        A negative count goes back.
+    def _resumption(self, *, is_copy: bool) -> Resumption:
+        return Resumption(
+            self.where,
+            self.log,
+            self._connection,
+            self._cluster,
+            self._topic,
+            self.file,
+            self.shaping,
+            trusts_note=self.resume_noted,
+            is_copy=is_copy,
+        )
+
+    def _become_another_producer(self) -> None:
+        """Take a new producer id: a process that forwards from the other copy has the old one.
+
+        A broker takes a batch for a repeat if it has one of the same producer with its number.
         """
-        if count < 0:
-            return self._offset_before(outlet, start, -count)
-        offset, reader = start, StoredBatches(lambda: self.log.snapshot, start)
-        while count > 0:
-            piece = reader.read()
-            if piece is None:
-                raise ForwardFailedError(
-                    f"{self.where}: the destination has {count} records more than this log from "
-                    f"offset {start} on: this log has lost its end, or is another one. "
-                    "--resume-at OFFSET goes on all the same"
-                )
-            for part in parts_of(piece, self.shaping):
-                mine = self._records_for(outlet, part)
-                if len(mine) >= count:
-                    return mine[count - 1].offset + 1
-                count -= len(mine)
-                offset = part.end
-        return offset
-
-    def _offset_before(self, outlet: Outlet, stop: int, count: int) -> int:
-        """Return the local offset of the record of an outlet that is ``count`` before an offset."""
-        step = count
-        while True:
-            start = max(stop - step, self.log.log_start_offset)
-            offsets: list[int] = []
-            reader = StoredBatches(lambda: self.log.snapshot, start)
-            while reader.offset < stop and (piece := reader.read()) is not None:
-                for part in parts_of(piece, self.shaping):
-                    offsets += [r.offset for r in self._records_for(outlet, part)]
-            offsets = [offset for offset in offsets if offset < stop]
-            if len(offsets) >= count:
-                return offsets[-count]
-            if start <= self.log.log_start_offset:
-                raise ForwardFailedError(
-                    f"{self.where}: the destination has lost {count} records, and only "
-                    f"{len(offsets)} of them are left here: --resume-at OFFSET goes on"
-                )
-            step *= 2
-
-    def _records_for(self, outlet: Outlet, part: Part) -> list[Record]:
-        records = records_of(part)
-        if self.file.identity.partitions != "key":
-            return records
-        count = self.file.identity.spread_over
-        return [r for r in records if partition_for(r, count) == outlet.partition]
+        producer_id, epoch = self._cluster.new_producer_id()
+        identity = self.file.identity
+        self.file.change(
+            identity._replace(producer_id=producer_id, producer_epoch=epoch, home=self.home)
+        )
+        self.shaping.producer_id, self.shaping.producer_epoch = producer_id, epoch
+        logger.warning(
+            "%s: this directory is a copy, or was moved: it is forwarded as a producer of its own, "
+            "from what the other one had forwarded on",
+            self.where,
+        )
 
     def _note_deleted(self, expected: int) -> None:
         """Note a loss if the log begins after the offset that is forwarded next."""
@@ -467,7 +370,7 @@ class ForwardedPartition:
             self._refused(sent, answer)
         now_ms = round(time.time() * 1000)
         last = answer.base_offset + shipment.records - 1
-        if 0 <= answer.base_offset <= outlet.noted.destination_offset:
+        if outlet.noted.records and 0 <= answer.base_offset <= outlet.noted.destination_offset:
             raise ForwardFailedError(
                 f"{self.where}: {self.file.identity.destination} has lost all records of this "
                 f"forward, also those that it had acknowledged up to offset "

@@ -23,9 +23,10 @@ from logfs.errors import (
     LogfsError,
     NoSuchPartitionError,
 )
-from logfs.kafka.cluster import NO_ID, UNKNOWN_TOPIC, Cluster, ClusterTopic
+from logfs.kafka.cluster import NO_ID, REFUSED_S, UNKNOWN_TOPIC, Cluster, ClusterTopic
 from logfs.kafka.copying import ClusterCopy
-from logfs.kafka.forwarded import AskAgainError, ForwardedPartition, ForwardFailedError
+from logfs.kafka.forwarded import ForwardedPartition
+from logfs.kafka.resuming import AskAgainError, ForwardFailedError
 from logfs.kafka.shipping import Shaping
 from logfs.library.followed_directory import FollowedDirectory
 from logfs.log.forwardfile import (
@@ -38,13 +39,13 @@ from logfs.log.forwardfile import (
 )
 from logfs.log.mirrorfile import read_mirror
 from logfs.log.names import format_forward_file, format_topic_id
+from logfs.machine.host import machine_id
 from logfs.records.compression import Compression
 from logfs.types import IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.2
-_REFUSED_S = 10.0
 _MOST_BYTES = 1_048_576
 """A little less than Kafka's default of ``max.message.bytes``."""
 
@@ -180,7 +181,8 @@ class Forward(ClusterCopy):
         lock = self._disk.lock(f"{name}.lock")
         try:
             committed = log.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
-            file = self._file(name, topic, (log.log_start_offset, committed))
+            home = f"{machine_id()}/{self._disk.stat(where.directory).inode}"
+            file = self._file(name, home, topic, (log.log_start_offset, committed))
         except BaseException:
             lock.close()
             raise
@@ -203,7 +205,16 @@ class Forward(ClusterCopy):
             return has_more
 
         partition = ForwardedPartition(
-            where, log, look, watch.wait, self._cluster, topic, file, shaping, self.owner.stopping
+            where,
+            log,
+            look,
+            watch.wait,
+            self._cluster,
+            topic,
+            file,
+            home,
+            shaping,
+            self.owner.stopping,
         )
         partition.skips_too_large = plan.skips_too_large
         partition.resume_noted = plan.resumes
@@ -222,7 +233,9 @@ class Forward(ClusterCopy):
                 "cluster"
             )
 
-    def _file(self, name: str, topic: ClusterTopic, ends: tuple[int, int]) -> ForwardFile:
+    def _file(
+        self, name: str, home: str, topic: ClusterTopic, ends: tuple[int, int]
+    ) -> ForwardFile:
         """Return what is noted of a partition, or begin a note with a producer of its own."""
         plan = self._plan
         topic_id = "" if topic.topic_id == NO_ID else format_topic_id(topic.topic_id)
@@ -243,7 +256,9 @@ class Forward(ClusterCopy):
                     f"{name}: it was begun with --partitions {known.partitions}: go on with that, "
                     "or begin again with --resume-at OFFSET"
                 )
-            changed = known._replace(bootstrap=plan.bootstrap, hold_bytes=plan.hold_bytes)
+            changed = known._replace(
+                bootstrap=plan.bootstrap, hold_bytes=plan.hold_bytes, home=known.home or home
+            )
             if changed != known:
                 file.change(changed)
             return file
@@ -264,6 +279,7 @@ class Forward(ClusterCopy):
             epoch,
             start,
             plan.hold_bytes,
+            home,
         )
         return ForwardFile.create(self._disk, name, identity)
 
@@ -312,7 +328,7 @@ class Forward(ClusterCopy):
         except ClusterRefusedError as error:
             self.owner.refusal = error
             partition.error = str(error)
-            return _REFUSED_S
+            return REFUSED_S
         except (AskAgainError, ClusterUnreachableError, BrokerError, OSError) as error:
             partition.error = str(error)
             partition.totals.errors[type(error).__name__] += 1

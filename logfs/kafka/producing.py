@@ -4,13 +4,14 @@ A producer id without transactions, whose sequence numbers are bound to local re
 takes each batch once, and answers what it has already. ``last_sequence`` asks the leader for the
 last sequence number of a producer. A leader forgets a producer once its records are old
 (``producer.id.expiration.ms``, by the timestamps of records), so ``scan`` reads the headers of the
-batches in the log instead.
+batches in the log instead. ``SentRecords`` reads the batches themselves.
 
 Source: Kafka ProduceRequest.json, DescribeProducersRequest.json; KIP-98, KIP-360.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -29,8 +30,12 @@ from logfs.kafka.fetching import (
     fetch_request,
 )
 from logfs.kafka.wire import Connection, check, decode
+from logfs.records._native import decode_batches
+from logfs.records.batch import decode_header
+from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, MAGIC, MAGIC_AT, size_of
 from logfs.records.produced import add_to_sequence
+from logfs.records.record import Record
 
 _NEWEST_BY_NAME = 12
 _ALL_REPLICAS = -1
@@ -38,6 +43,7 @@ _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
 _NOT_AUTHORIZED = (29, 31)
 OFFSET_OUT_OF_RANGE = 1
+_ANY_OFFSET = 2**63 - 1
 
 
 class Acknowledged(NamedTuple):
@@ -127,64 +133,101 @@ def last_sequence(
     return None
 
 
-def scan(  # noqa: C901, PLR0913, PLR0917 - names of a partition and of a producer
-    connection: Connection,
-    topic: str,
-    topic_id: UUID,
-    partition: int,
-    producer_id: int,
-    after: int,
-    find_start: Callable[[], int],
-) -> Reached | None:
-    """Read the headers of batches for the last one of a producer; None if there is none.
+class SentRecords:
+    """What a partition has of a producer, from an offset to the high watermark. One use each.
 
     Args:
         connection: To the leader.
         topic, topic_id, partition: Where.
         producer_id: The producer.
-        after: Offset of its last batch that is known; the log is read from there on, and as a whole
-            if it ends before.
+        after: Offset from which on the log is read; as a whole if it ends before.
         find_start: Asks the leader where the log begins.
 
-    Raises:
-        LostTrackError: The log begins after that offset, and has no batch of the producer.
-        BrokerError: The broker refuses.
-        OSError: The connection is lost.
+    Attributes:
+        last: How far the producer has got in what was read; None: no batch of it was read.
+        has_lost: The log began after ``after``.
+        is_shorter: The log ended before ``after``.
+        start: Offset from which on it was read.
+        end: The high watermark.
+
+    Each method raises BrokerError if the broker refuses, and OSError if the connection is lost.
     """
-    found: Reached | None = None
-    at, has_lost, low = max(after, 0), False, 0
-    is_shorter = False
-    while True:
-        try:
-            records, start, end = _fetch(connection, topic, topic_id, partition, at)
-        except BrokerError as error:
-            if error.code != OFFSET_OUT_OF_RANGE:
-                raise
-            low = find_start()
-            has_lost, is_shorter = has_lost or low > at, is_shorter or low <= at
-            at = low
-            continue
-        position = 0
-        while len(records) - position >= HEADER_BYTES:
-            size = size_of(records, position)
-            if position + size > len(records) or size < HEADER_BYTES:
-                break
-            head = bytes(records[position : position + HEADER_BYTES])
-            last = int.from_bytes(head[23:27], "big")
-            if head[MAGIC_AT] == MAGIC:
-                owner, epoch, sequence = _PRODUCER.unpack_from(head, _PRODUCER_AT)
-                if owner == producer_id:
-                    found = Reached(add_to_sequence(sequence, last), epoch)
+
+    def __init__(  # noqa: PLR0913, PLR0917 - names of a partition and of a producer
+        self,
+        connection: Connection,
+        topic: str,
+        topic_id: UUID,
+        partition: int,
+        producer_id: int,
+        after: int,
+        find_start: Callable[[], int],
+    ) -> None:
+        self.after = self.start = after
+        self.last: Reached | None = None
+        self.has_lost = False
+        self.is_shorter = False
+        self.end = -1
+        self._fetch = partial(_fetch, connection, topic, topic_id, partition)
+        self._producer_id = producer_id
+        self._find_start = find_start
+
+    def batches(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield each batch with its first sequence number; valid until the next one."""
+        at = self.after
+        while True:
+            try:
+                records, _, self.end = self._fetch(at)
+            except BrokerError as error:
+                if error.code != OFFSET_OUT_OF_RANGE:
+                    raise
+                low = self._find_start()
+                self.has_lost = self.has_lost or low > at
+                self.is_shorter = self.is_shorter or low <= at
+                at = self.start = low
+                continue
+            position = 0
+            while len(records) - position >= HEADER_BYTES:
+                size = size_of(records, position)
+                if position + size > len(records) or size < HEADER_BYTES:
+                    break
+                head = bytes(records[position : position + HEADER_BYTES])
+                last = int.from_bytes(head[23:27], "big") if head[MAGIC_AT] == MAGIC else 0
                 at = int.from_bytes(head[:8], "big") + last + 1
-            else:
-                at = int.from_bytes(head[:8], "big") + 1
-            position += size
-        if at >= end or not position:
-            if found is None and is_shorter and low == 0:
-                return _NOTHING  # it has lost all of them
-            if found is None and (has_lost or is_shorter):
-                raise LostTrackError(f"it has offsets {start} to {end - 1}, expected {after}")
-            return found
+                owner, epoch, sequence = _PRODUCER.unpack_from(head, _PRODUCER_AT)
+                if head[MAGIC_AT] == MAGIC and owner == self._producer_id:
+                    self.last = Reached(add_to_sequence(sequence, last), epoch)
+                    yield sequence, records[position : position + size]
+                position += size
+            if at >= self.end or not position:
+                return
+
+    def records(self) -> Iterator[tuple[int, Record, bool]]:
+        """Yield each record with its sequence number, and whether its timestamp is its own."""
+        for sequence, batch in self.batches():
+            header = decode_header(batch)
+            rows = decode_batches(batch, 0, len(batch), 0, _ANY_OFFSET, decompress, b"")[0]
+            for record in rows:
+                delta = record.offset - header.base_offset
+                yield add_to_sequence(sequence, delta), record, not header.is_log_append_time
+
+
+def scan(sent: SentRecords) -> Reached | None:
+    """Read what a partition has of a producer for its last batch; None if there is none.
+
+    Raises:
+        LostTrackError: The log begins after what was asked for, and has no batch of the producer.
+        BrokerError, OSError: See ``SentRecords``.
+    """
+    for _ in sent.batches():
+        pass
+    if sent.last is None and sent.is_shorter and sent.start == 0:
+        return _NOTHING  # it has lost all of them
+    if sent.last is None and (sent.has_lost or sent.is_shorter):
+        raise LostTrackError(
+            f"it has offsets {sent.start} to {sent.end - 1}, expected {sent.after}"
+        )
+    return sent.last
 
 
 def _fetch(

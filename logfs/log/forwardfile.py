@@ -4,7 +4,7 @@ The file is in the partition directory; the process that forwards writes it, oth
 Retention and trim keep the records from ``ForwardNote.held_offset`` on. All numbers are big-endian:
 
     0-4095       identity   JSON, padded with spaces: ``ForwardIdentity`` with a version; written
-                            once, before the first record is sent
+                            before the first record is sent, and as a new file if it changes
     4096-8191    report     JSON, padded: what the process said last; not valid if it was torn
     8192-8319    slot 0     the offset from which on records are held
     8320 + 128p  slot 1+p   how far partition p of the destination has got
@@ -24,6 +24,7 @@ Writes go to the copy that is not known to be durable, so that a power cut leave
 import contextlib
 import json
 import struct
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from logfs.errors import CorruptCheckpointError, InvalidConfigError, Unsupported
 from logfs.log import names
 from logfs.records.checksum import crc32c
 
-VERSION = 1
+VERSION = 2
 RUNNING = "forwarding"
 STOPPED = "stopped"
 FAILED = "failed"
@@ -61,6 +62,8 @@ class ForwardIdentity(NamedTuple):
         producer_id, producer_epoch: Of the batches that are sent.
         first_offset: Local offset of the first record that is forwarded.
         hold_bytes: How much retention keeps for it; ``NO_LIMIT``, or ``NO_HOLD``.
+        home: Machine and inode of the partition directory of which the producer is; another one
+            is a copy. Empty: not known.
     """
 
     cluster_id: str
@@ -73,6 +76,7 @@ class ForwardIdentity(NamedTuple):
     producer_epoch: int
     first_offset: int
     hold_bytes: int = NO_LIMIT
+    home: str = ""
 
     @property
     def destination(self) -> str:
@@ -170,7 +174,7 @@ class _Slot:
 
 
 class ForwardFile:
-    """The file of a process that forwards. One thread; close it at the end."""
+    """The file of a process that forwards. One thread; another one may ``report``. Close it."""
 
     def __init__(self, disk: Disk, name: str, file: File) -> None:
         self._disk = disk
@@ -178,6 +182,7 @@ class ForwardFile:
         self.name = name
         self.identity = _identity(_block(file, 0), name)
         self._slots: dict[int, _Slot] = {}
+        self._replacing = threading.Lock()
         file.sync()  # so that every copy that is read is durable
 
     @classmethod
@@ -201,17 +206,19 @@ class ForwardFile:
         return cls(disk, name, disk.open(name, write=True))
 
     def change(self, identity: ForwardIdentity) -> None:
-        """Change what the identity says of holds and brokers; the positions stay.
+        """Change what the identity says; the positions stay.
 
         Raises:
             InvalidConfigError: The identity does not fit into its block.
         """
-        data = bytearray(self._file.pread(self._file.size(), 0))
-        data[:_BLOCK_BYTES] = _identity_block(identity)
-        self._disk.replace(self.name, bytes(data))
-        self._file.close()
-        self._file = self._disk.open(self.name, write=True)
-        self.identity = identity
+        block = _identity_block(identity)
+        with self._replacing:
+            data = bytearray(self._file.pread(self._file.size(), 0))
+            data[:_BLOCK_BYTES] = block
+            self._disk.replace(self.name, bytes(data))
+            self._file.close()
+            self._file = self._disk.open(self.name, write=True)
+            self.identity = identity
 
     def position(self, partition: int) -> ForwardPosition | None:
         """Return how far a partition of the destination has got; None: nothing was sent to it."""
@@ -238,7 +245,8 @@ class ForwardFile:
         shown = dict(values)
         while (error := str(shown.get("error", ""))) and len(json.dumps(shown)) >= _BLOCK_BYTES:
             shown["error"] = error[: len(error) // 2]
-        self._file.pwrite(_padded(shown), _BLOCK_BYTES)
+        with self._replacing:
+            self._file.pwrite(_padded(shown), _BLOCK_BYTES)
 
     def sync(self) -> None:
         """Make everything durable."""
@@ -353,10 +361,16 @@ def _identity(data: bytes, name: str) -> ForwardIdentity:
             "go of the records that it holds",
             name,
         )
-    if row.pop("version") != VERSION:
-        raise UnsupportedFormatError(
-            f"{name}: another version than {VERSION}, which this logfs reads: use a newer logfs"
-        )
+    match row.pop("version"):
+        case 1:
+            row.setdefault("home", "")
+        case 2:
+            pass
+        case _:
+            raise UnsupportedFormatError(
+                f"{name}: a version after {VERSION}, the last that this logfs reads: use a newer "
+                "logfs"
+            )
     types = ForwardIdentity.__annotations__
     if row.keys() != types.keys() or any(type(row[key]) is not types[key] for key in row):
         raise CorruptCheckpointError(f"{name}: expected the fields of a forward", name)

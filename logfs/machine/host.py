@@ -1,7 +1,9 @@
-"""Facts of this machine: clocks, random identifiers, the boot, the time zone, names of users."""
+"""Facts of this machine: clocks, random ids, its name, the boot, the time zone, names of users."""
 
+import contextlib
 import itertools
 import os
+import platform
 import pwd
 import resource
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 from logfs.log.host import Host
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_MACHINE_ID = Path("/etc/machine-id")
 _EPOCH = datetime(1970, 1, 1)
 _NO_TIME = timedelta(0)
 _DESCRIPTORS_A_SEGMENT = 8
@@ -62,6 +65,17 @@ def read_boot_id(path: Path = _BOOT_ID) -> str:
         return path.read_text().strip()
     except OSError:
         return _new_id().hex()
+
+
+def machine_id(path: Path = _MACHINE_ID) -> str:
+    """Return what tells this machine from others; where it has no such id, its name.
+
+    Source: machine-id(5).
+    """
+    with contextlib.suppress(OSError):
+        if found := path.read_text().strip():
+            return found
+    return platform.node()
 
 
 def raise_descriptor_limit() -> None:

@@ -1,5 +1,6 @@
 """When a forward stops instead of guessing, and a mirror instead of asking for ever."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -8,13 +9,14 @@ from uuid import UUID
 import pytest
 
 import logfs
+from logfs import NewRecord
 from logfs.kafka.cluster import Leader
 from logfs.kafka.fetching import Fetched
 from logfs.kafka.mirrored import MirroredPartition, PartitionFailedError
 from logfs.kafka.targets import DaemonTarget
 from logfs.log.mirrorfile import MirrorSource, write_mirror
 from logfs.machine.disks import disk_of
-from logfs.records.batch import BatchFields, encode_batch
+from logfs.records.batch import BatchFields, decode_header, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.record import Record
 from logfs.types import TopicPartition
@@ -90,6 +92,60 @@ def test_what_the_destination_has_lost_as_a_whole_is_sent_again(data: Path) -> N
         append(data, "t", some(5, 30))
         forward_now(data, plan, **QUICK)
         assert without_offsets(broker.logs[0].records()) == all_of(data)
+
+
+def test_records_that_are_not_replicated_yet_are_waited_for(data: Path, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    with FakeBroker("t") as broker:
+        plan = forward_plan(broker.bootstrap, "t")
+        with RunningForward(data, plan, **QUICK) as running:
+            running.wait_for(30)
+            shutil.copytree(data, killed)
+            append(data, "t", some(5, 30))
+            running.wait_for(35)
+        append(killed, "t", some(9, 30))
+        broker.high_watermark = 30
+        with RunningForward(killed, plan, **QUICK) as running:
+            running.wait_until(lambda: running.forward.partitions, "it has begun")
+            (one,) = running.forward.partitions
+            running.wait_until(lambda: "are not replicated there yet" in one.error, "it says so")
+            broker.high_watermark = None
+            running.wait_for(39)
+        assert without_offsets(broker.logs[0].records()) == all_of(killed)
+
+
+def test_by_key_other_records_are_refused_at_the_first_of_them(data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with FakeBroker("t", 3) as broker:
+        plan = forward_plan(broker.bootstrap, "t", by_key=True, until_now=True)
+        forward_now(data, plan, **QUICK)
+        shutil.copytree(data, copy)
+        append(data, "t", [NewRecord(b"a %d" % n) for n in range(20)])
+        forward_now(data, plan, **QUICK)
+        append(copy, "t", [NewRecord(b"b %d" % n) for n in range(20)])
+        with RunningForward(copy, plan, **QUICK) as running:
+            running.wait_for_end()
+        (failure,) = running.forward.failures
+        assert "--resume-at 30 sends what is here from there on" in failure
+        assert sum(len(log.records()) for log in broker.logs) == 50
+
+
+def test_a_note_of_logfs_0_2_0_goes_on_with_its_producer(data: Path) -> None:
+    """It does not say where it was made."""
+    with FakeBroker("t") as broker:
+        plan = forward_plan(broker.bootstrap, "t", until_now=True)
+        forward_now(data, plan, **QUICK)
+        (note,) = data.glob("t-0/logfs.forward-????????")
+        stored = note.read_bytes()
+        identity = json.loads(stored[:4096])
+        assert identity.pop("home").endswith(f"/{note.parent.stat().st_ino}")
+        old = json.dumps(identity | {"version": 1}).encode().ljust(4095) + b"\n"
+        note.write_bytes(old + stored[4096:])
+        append(data, "t", some(5, 30))
+        forward_now(data, plan, **QUICK)
+        assert len({decode_header(batch).producer_id for batch in broker.logs[0].batches}) == 1
+        assert without_offsets(broker.logs[0].records()) == all_of(data)
+        assert json.loads(note.read_bytes()[:4096]) == json.loads(stored[:4096])
 
 
 def test_a_mirror_is_not_forwarded_to_its_own_cluster(data: Path) -> None:
