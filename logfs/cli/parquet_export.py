@@ -88,11 +88,12 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         raise ExportError(
             f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
         ) from error
-    table = None if iceberg is None else IcebergTable(iceberg)  # before anything is written
     target = open_target(destination)
     address = target.address
     refuse_inside(address, data if is_url(data) else str(Path(data).resolve()))
     columns = read_manifest(target).settle_text(text)
+    # Before anything is written:
+    table = None if iceberg is None else IcebergTable(iceberg, columns)
     name, write = (
         f"logfs export {data} {address}",
         partial(export_range, data, address, text=columns),

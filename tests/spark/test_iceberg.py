@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from logfs.records.record import Record
 from tests.cli.conftest import Call
+from tests.remote.servers import Bucket
 from tests.spark.exports import DAY_MS, NOW_MS, Row, rows_of, three_days, written
 from tests.spark.logs import START_MS, Logs
 
@@ -82,6 +84,60 @@ def test_each_file_is_added_once(
     assert [row[2] for row in rows_in(catalog, row_filter="offset >= 85")] == list(range(85, 90))
 
 
+def test_files_have_the_field_ids_of_the_table(
+    logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+    out = tmp_path / "out"
+    command = ("export", logs.path / "orders", out, "--iceberg", "lake.logs.orders")
+    assert logfs(*command).errors == []
+    schema = catalog.load_table("logs.orders").schema()
+    for path in out.glob("**/*.parquet"):
+        assert pyarrow_to_schema(pq.read_schema(path)).fields == schema.fields
+
+
+def test_files_in_a_store_are_added(
+    logfs: Call, logs: Logs, catalog: Catalog, lake_settings: Bucket
+) -> None:
+    url = lake_settings.url
+    command = ("export", logs.path / "orders", url, "--iceberg", "lake.logs.orders")
+    for count in (50, 70):
+        assert logfs(*command).errors == []
+        table = load_catalog_again().load_table("logs.orders")
+        assert sorted(rows_of(table.scan().to_arrow())) == written(logs, ORDERS)
+        assert all(one.file.file_path.startswith(url) for one in table.scan().plan_files())
+        logs.append("orders", 0, three_days(count, 20))
+    status, _, errors = logfs("export", "--compact", logs.path / "orders", url)
+    assert (status, "table lake.logs.orders has the files" in errors[-1]) == (1, True)
+
+
+@pytest.fixture
+def lake_settings(catalog: Catalog, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A store that the environment leads to, for logfs and for pyiceberg."""
+    from pyiceberg.utils.config import Config
+
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    known = {
+        "ENDPOINT": bucket.environment["AWS_ENDPOINT_URL"],
+        "ACCESS_KEY_ID": bucket.environment["AWS_ACCESS_KEY_ID"],
+        "SECRET_ACCESS_KEY": bucket.environment["AWS_SECRET_ACCESS_KEY"],
+        "REGION": bucket.environment["AWS_REGION"],
+    }
+    for name, value in known.items():
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__S3__{name}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    return bucket
+
+
+def load_catalog_again() -> Catalog:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("lake")
+
+
 def iso(after_ms: int) -> str:
     from datetime import UTC, datetime
 
@@ -114,31 +170,84 @@ def test_what_is_wrong_is_a_line(
 
 
 @pytest.mark.parametrize("change", ["rename", "drop"])
-def test_a_column_that_is_renamed_or_dropped_is_named(
+def test_a_column_may_be_renamed_or_dropped(
     logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path, change: str
 ) -> None:
     command = ("export", logs.path / "orders", tmp_path / "out", "--iceberg", "lake.logs.orders")
     assert logfs(*command).status == 0
+    with catalog.load_table("logs.orders").update_schema() as update:
+        if change == "rename":
+            update.rename_column("key", "name")
+        else:
+            update.delete_column("key")
+    logs.append("orders", 0, three_days(50, 20))
+    assert logfs(*command).errors == []
+    found = catalog.load_table("logs.orders").scan().to_arrow().sort_by("offset")
+    due = written(logs, ORDERS)
+    assert found.column("value").to_pylist() == [row[5] for row in due]
+    if change == "rename":
+        assert found.column("name").to_pylist() == [row[4] for row in due]
+    assert ("name" in found.column_names, "key" in found.column_names) == (
+        change == "rename",
+        False,
+    )
+
+
+def test_a_column_that_was_dropped_and_added_again_is_named(
+    logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path
+) -> None:
+    from pyiceberg.types import IntegerType
+
+    command = ("export", logs.path / "orders", tmp_path / "out", "--iceberg", "lake.logs.orders")
+    assert logfs(*command).status == 0
     table = catalog.load_table("logs.orders")
     with table.update_schema() as update:
-        if change == "rename":
-            update.rename_column("timestampType", "type")
-        else:
-            update.delete_column("timestampType")
+        update.delete_column("timestampType")
+    with table.update_schema() as update:
+        update.add_column("timestampType", IntegerType())
     logs.append("orders", 0, three_days(50, 20))
     status, _, errors = logfs(*command)
     assert (status, len(errors)) == (1, 1)
-    assert "lake.logs.orders has no column timestampType: it was renamed or dropped" in errors[0]
-    table = catalog.load_table("logs.orders")
-    with table.update_schema() as update:
-        if change == "rename":
-            update.rename_column("type", "timestampType")
-        else:
-            from pyiceberg.types import IntegerType
-
-            update.add_column("timestampType", IntegerType())
+    assert "its column timestampType is another one than that of the files" in errors[0]
+    with catalog.load_table("logs.orders").update_schema() as update:
+        update.rename_column("timestampType", "again")
     assert logfs(*command).status == 0
     assert rows_in(catalog) == written(logs, ORDERS)
+
+
+def test_files_of_an_export_without_field_ids_are_read_beside_new_ones(
+    logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    from logfs.arrow.batches import schema_of
+    from logfs.arrow.columns import ALL
+
+    out = tmp_path / "out"
+    assert logfs("export", logs.path / "orders", out).status == 0
+    for path in out.glob("**/*.parquet"):
+        pq.write_table(pq.read_table(path, partitioning=None).cast(schema_of(ALL)), path)
+    command = ("export", logs.path / "orders", out, "--iceberg", "lake.logs.orders")
+    assert logfs(*command).errors == []
+    with catalog.load_table("logs.orders").update_schema() as update:
+        update.rename_column("value", "body")
+    logs.append("orders", 0, three_days(50, 20))
+    assert logfs(*command).errors == []
+    found = catalog.load_table("logs.orders").scan().to_arrow().sort_by("offset")
+    assert found.column("body").to_pylist() == [row[5] for row in written(logs, ORDERS)]
+
+
+def test_a_table_has_strings_if_the_files_have_text(
+    logfs: Call, catalog: Catalog, tmp_path: Path
+) -> None:
+    logs = Logs(tmp_path / "texts", NOW_MS)
+    logs.topic("orders")
+    logs.append("orders", 0, [Record(0, START_MS, b"k", "größer".encode())])
+    command = ("export", "--text", "value", logs.path, tmp_path / "out")
+    assert logfs(*command, "--iceberg", "lake.logs.orders").errors == []
+    table = catalog.load_table("logs.orders").scan().to_arrow()
+    assert table.column("value").to_pylist() == ["größer"]
+    logs.close()
 
 
 def test_a_table_continues_with_a_topic_made_again(

@@ -6,17 +6,21 @@ all, and so is the number of open files, of which the one that was used least re
 """
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import IO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from logfs.arrow.batches import schema_of
 from logfs.arrow.columns import ALL
 
 COLUMNS = ALL
 """Those of Spark's Kafka source, as ``spark.read.format("logfs")`` has them."""
+
+_FIELD_ID = b"PARQUET:field_id"
+_LIST_ID, _HEADER_IDS = 9, (10, 11)
 
 GROUP_BYTES = 64 << 20
 """Of Arrow's columns; in Parquet it is less."""
@@ -93,6 +97,29 @@ class DayFiles:
             day.writer.close()
             day.file.close()
             day.writer = day.file = None
+
+
+def file_schema(text: Collection[str]) -> pa.Schema:
+    """Return the columns of a file, with the field ids that a new Iceberg table gives them.
+
+    Columns from 1 on, then what is in headers. Readers of Iceberg find a column by its id, so a
+    table may rename or drop it.
+
+    Source: Iceberg specification, "Column Projection"; pyiceberg ``assign_fresh_schema_ids``.
+    """
+    fields = []
+    for number, column in enumerate(schema_of(COLUMNS, text), 1):
+        kind = column.type
+        if pa.types.is_list(kind):
+            pairs = zip(_HEADER_IDS, kind.value_type, strict=True)
+            header = pa.struct([_with_id(field, each) for each, field in pairs])
+            kind = pa.list_(_with_id(kind.value_field.with_type(header), _LIST_ID))
+        fields.append(_with_id(column.with_type(kind), number))
+    return pa.schema(fields)
+
+
+def _with_id(field: pa.Field, number: int) -> pa.Field:
+    return field.with_metadata({_FIELD_ID: str(number).encode()})
 
 
 def by_day(records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

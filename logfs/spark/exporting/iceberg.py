@@ -7,14 +7,16 @@ are: they must not be removed while the table has them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from logfs.arrow.batches import schema_of
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
-from logfs.spark.exporting.dayfiles import COLUMNS
+from logfs.spark.exporting.dayfiles import file_schema
 from logfs.spark.exporting.manifest import (
     numbered,
     read_manifest,
@@ -36,16 +38,18 @@ class IcebergTable:
 
     Args:
         name: ``CATALOG.NAMESPACE.TABLE``; the catalog as pyiceberg's configuration names it.
+        text: The columns of the files that are strings.
 
     Raises:
         ExportError: There is no such catalog, it does not answer, or the table is another one.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text: Collection[str] = ()) -> None:
         catalog, _, identifier = name.partition(".")
         if not identifier or "." not in identifier:
             raise ExportError(f"{name}: expected CATALOG.NAMESPACE.TABLE, as prod.logs.orders")
         self._name = name
+        self._schema = file_schema(text)
         try:
             from pyiceberg.catalog import load_catalog
         except ImportError as error:
@@ -53,14 +57,14 @@ class IcebergTable:
                 f"--iceberg takes pyiceberg, which is not there ({error}): {how_to_add('iceberg')}"
             ) from error
         with _told(name):
-            self._table = _load_or_make(load_catalog(catalog), identifier)
+            self._table = _load_or_make(load_catalog(catalog), identifier, self._schema)
 
     def add(self, destination: str) -> int:
         """Add the files of a destination that the table does not have yet; returns how many.
 
         Raises:
-            ExportError: The table holds another topic of that name, lacks a column, or the commit
-                failed.
+            ExportError: The table holds another topic of that name, a column of it has another id
+                than in the files, or the commit failed.
         """
         target = open_target(destination)
         manifest = read_manifest(target)
@@ -89,22 +93,71 @@ class IcebergTable:
         self._check_columns()
         properties = {OFFSETS: json.dumps(offsets), TOPICS: json.dumps(topics)}
         with _told(self._name), self._table.transaction() as transaction:
+            if transaction.table_metadata.name_mapping() is None:  # of files without field ids
+                mapping = transaction.table_metadata.schema().name_mapping
+                properties["schema.name-mapping.default"] = mapping.model_dump_json()
             transaction.set_properties(properties)
             if files:
-                summary = {OFFSETS: properties[OFFSETS]}
-                transaction.add_files(files, snapshot_properties=summary)
+                self._append(transaction, files, {OFFSETS: properties[OFFSETS]})
         return len(files)
 
+    def _append(self, transaction: Any, files: Sequence[str], summary: dict[str, str]) -> None:  # noqa: ANN401
+        """Append files in one snapshot; ``add_files`` finds no column that was renamed."""
+        from pyiceberg.io.pyarrow import (
+            compute_statistics_plan,
+            data_file_statistics_from_parquet_metadata,
+            parquet_path_to_id_mapping,
+            pyarrow_to_schema,
+        )
+        from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+        metadata, io = transaction.table_metadata, self._table.io
+        written, present = pyarrow_to_schema(self._schema), metadata.schema()
+        paths = parquet_path_to_id_mapping(written)
+        collected = {
+            **compute_statistics_plan(written, metadata.properties),  # those of dropped columns
+            **compute_statistics_plan(present, metadata.properties),
+        }
+        with transaction.update_snapshot(snapshot_properties=summary).fast_append() as appending:
+            for path in files:
+                file = io.new_input(path)
+                with file.open() as stream:
+                    found = pq.read_metadata(stream)
+                statistics = data_file_statistics_from_parquet_metadata(found, collected, paths)
+                appending.append_data_file(
+                    DataFile.from_args(
+                        content=DataFileContent.DATA,
+                        file_path=path,
+                        file_format=FileFormat.PARQUET,
+                        partition=statistics.partition(metadata.spec(), present),
+                        file_size_in_bytes=len(file),
+                        sort_order_id=None,
+                        spec_id=metadata.default_spec_id,
+                        equality_ids=None,
+                        key_metadata=None,
+                        **statistics.to_serialized_dict(),
+                    )
+                )
+
     def _check_columns(self) -> None:
-        present = {field.name for field in self._table.schema().fields}
-        missing = [column.name for column in COLUMNS if column.name not in present]
-        if missing:
-            raise ExportError(
-                f"{self._name} has no column {', '.join(missing)}: it was renamed or dropped. The "
-                "files are written, but the table takes them only with all columns under their "
-                "first names: rename or add the column (a view can have other names), then export "
-                "again"
-            )
+        """Refuse a table in which a column of that name is another one, or has another type."""
+        from pyiceberg.io.pyarrow import pyarrow_to_schema
+
+        present = self._table.schema()
+        for field in pyarrow_to_schema(self._schema).fields:
+            for one in present.fields:
+                if one.name == field.name and one.field_id != field.field_id:
+                    raise ExportError(
+                        f"{self._name}: its column {one.name} is another one than that of the "
+                        f"files (field id {one.field_id}, in the files {field.field_id}), since "
+                        "it was dropped and added again, or logfs did not make the table. The "
+                        "files are written. Rename it, then export again, or give another table"
+                    )
+                if one.field_id == field.field_id and one.field_type != field.field_type:
+                    raise ExportError(
+                        f"{self._name}: its column {one.name} has the type {one.field_type}, the "
+                        f"files have {field.field_type}: give another table"
+                    )
 
     def _property(self, name: str) -> dict[str, Any]:
         found: Mapping[str, str] = self._table.properties
@@ -125,12 +178,12 @@ def _told(name: str) -> Iterator[None]:
         raise ExportError(f"Iceberg table {name}: {type(error).__name__}: {error}") from error
 
 
-def _load_or_make(catalog: Any, identifier: str) -> Any:  # noqa: ANN401 - pyiceberg's
+def _load_or_make(catalog: Any, identifier: str, schema: pa.Schema) -> Any:  # noqa: ANN401 - pyiceberg's
     from pyiceberg.transforms import DayTransform
 
     if not catalog.table_exists(identifier):
         catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
-        making = catalog.create_table_transaction(identifier, schema_of(COLUMNS))
+        making = catalog.create_table_transaction(identifier, schema)
         with making, making.update_spec() as spec:
             spec.add_field("timestamp", DayTransform(), "day")
     return catalog.load_table(identifier)

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logfs.arrow.batches import schema_of
 from logfs.errors import ExportError
-from logfs.spark.exporting.dayfiles import COLUMNS, DayFiles, read_columns
+from logfs.spark.exporting.dayfiles import DayFiles, file_schema, read_columns
 from logfs.spark.exporting.manifest import (
     ExportRange,
     Merge,
@@ -157,7 +156,7 @@ def _merged(
             raise ExportError(f"{merge.into}: a file to merge has records of {day}")
         return file
 
-    schema = schema_of(COLUMNS, text)
+    schema = file_schema(text)
     files = DayFiles(open_file, schema)
     for name in merge.sources:
         try:

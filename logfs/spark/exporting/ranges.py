@@ -3,12 +3,11 @@
 import io
 from collections.abc import Collection
 
-from logfs.arrow.batches import schema_of
 from logfs.arrow.reading import read_range
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
 from logfs.log.scanning.ranges import OffsetRange
-from logfs.spark.exporting.dayfiles import COLUMNS, DayFiles
+from logfs.spark.exporting.dayfiles import COLUMNS, DayFiles, file_schema
 from logfs.spark.exporting.manifest import ExportRange, Written, file_name, note_written
 from logfs.spark.exporting.targets import open_target
 
@@ -40,7 +39,7 @@ def export_range(
             made.append((file, file_name(one, day, number)))
             return file
 
-        files, records = DayFiles(open_file, schema_of(COLUMNS, text)), 0
+        files, records = DayFiles(open_file, file_schema(text)), 0
         batches = read_range(
             source,
             OffsetRange(one.topic_partition, one.start, one.end),
