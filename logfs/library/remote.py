@@ -203,7 +203,7 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
             log, tier = store.partition(*one), catalog.partition(one.directory)
             if tier is None and not log.config.remote_storage_enable:
                 continue
-            remote = remote_as_json(RemoteStatus(catalog.url), log.snapshot, tier)
+            remote = remote_as_json(RemoteStatus(catalog.url), log.snapshot, tier, disk)
         if remote is not None:
             found[one] = remote
     return found

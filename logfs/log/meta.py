@@ -112,7 +112,7 @@ def remote_facts(log: ReadableLog) -> dict[str, object] | None:
         return None
     if state.tier is None and not state.config.remote_storage_enable:
         return None
-    return remote_as_json(state.remote, state.snapshot, state.tier)
+    return remote_as_json(state.remote, state.snapshot, state.tier, log.disk)
 
 
 def object_of(log: ReadableLog, name: str) -> str | None:

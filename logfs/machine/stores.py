@@ -43,4 +43,5 @@ def open_directory_store(config: RemoteConfig) -> OpenedStore:
     rate = config.remote_log_manager_fetch_max_bytes_per_second
     if rate < MAX_LONG:
         files.blocks.throttle = Throttle(rate, time.monotonic, time.sleep).spend
-    return OpenedStore(store, files.open, files.blocks.counters)
+    cached = None if cache is None else cache.bytes_of
+    return OpenedStore(store, files.open, files.blocks.counters, cached)

@@ -182,6 +182,22 @@ def test_a_large_object_is_stored_in_parts(bucket: Bucket) -> None:
 
 
 @pytest.mark.programs
+def test_objects_that_are_put_one_after_the_other_have_their_own_bytes(bucket: Bucket) -> None:
+    store = bucket.open()
+    contents = {f"o{n}": bytes([n]) * size for n, size in enumerate((70_000, 3 * MIB, 5, 0, MIB))}
+    for key, data in contents.items():
+        store.put(key, [data[:50_000], data[50_000:]])
+        assert bytes(store.get(key, 10 * MIB)[0]) == data
+    rest = {f"t{key}": data for key, data in contents.items()}
+    threads = [threading.Thread(target=store.put, args=(key, [rest[key]])) for key in rest]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {key: store.get(key, 10 * MIB)[0] for key in rest} == rest
+
+
+@pytest.mark.programs
 def test_a_list_has_more_than_one_answer_of_the_server(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,20 @@ def check_attributes(mount: Mount, bucket: Bucket) -> None:
     assert json.loads(attribute(mount.point / "orders" / "0", "remote"))["url"] == bucket.url
 
 
+def fetched_bytes(mount: Mount) -> float:
+    """Return what the daemon has fetched from the store, by its metrics."""
+    metrics = logfs("metrics", str(mount.point))
+    found = re.search(rb"\nlogfs_remote_fetch_bytes_total ([0-9.e+]+)\n", metrics)
+    assert found is not None
+    return float(found[1])
+
+
+def cached_bytes(directory: Path) -> int:
+    """Return what the cache directory of a mount takes on the disk."""
+    files = (directory / "data.cache" / "objects").iterdir()
+    return sum(file.stat().st_blocks * 512 for file in files)
+
+
 def local_logs(mount: Mount, name: str = "orders") -> list[str]:
     """Return the local .log files of a topic's partition."""
     return sorted(path.name for path in (mount.data / f"{name}-0").glob("*.log"))
@@ -139,10 +153,8 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
             assert subprocess.run(command, capture_output=True, check=True).stdout == b"3000\n"
             assert raw_logs(mount, "orders") == raw_logs(mount, "plain")
             check_attributes(mount, bucket)
-            metrics = logfs("metrics", str(mount.point))
-            fetched = re.search(rb"\nlogfs_remote_fetch_bytes_total ([0-9.e+]+)\n", metrics)
-            assert fetched is not None
-            assert float(fetched[1]) > 0
+            assert 0 < remote_of(file)["cached_bytes"] == cached_bytes(tmp_path)
+            assert fetched_bytes(mount) > 0
             mount.restart()
         assert subprocess.check_output(["tail", "-n", "3", file]) == text(29_997, 3)
         logfs("verify", str(mount.data))

@@ -21,6 +21,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
 
 from logfs.disk.posixfile import PosixFile
@@ -94,6 +95,13 @@ class CacheDirectory:
     def used_bytes(self) -> int:
         """What the files take on the disk."""
         return self._used_bytes
+
+    def bytes_of(self, keys: Iterable[str]) -> int:
+        """Return what the files of some objects take on the disk, as far as this process knows."""
+        names = [self._name(key) for key in keys] if self._entries else []
+        with self._guard:
+            found = [self._entries.get(name) for name in names]
+        return sum(entry.disk_bytes for entry in found if entry is not None)
 
     def load(self, key: str, size: int, first: int, count: int) -> ReadableBuffer | None:
         """See ``BlockCache``."""

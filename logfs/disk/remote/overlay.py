@@ -80,6 +80,9 @@ class RemoteCatalog(Protocol):
 CountersOf = Callable[[], BlockCounters | None]
 """Returns what reads have cost; None before the store was used."""
 
+CachedBytes = Callable[[Iterable[str]], int]
+"""Returns how many bytes of some objects, by their keys, are in the cache directory."""
+
 OpenPart = Callable[[str, RemotePart], File]
 """Makes a file of a part of an object; takes its name on the disk. Sends no request."""
 
@@ -87,7 +90,7 @@ OpenPart = Callable[[str, RemotePart], File]
 class OverlayDisk:
     """A local disk, and files of an object store in its directories. See ``vfs.Disk``."""
 
-    __slots__ = ("_catalog", "_counters", "_local", "_open_part")
+    __slots__ = ("_cached", "_catalog", "_counters", "_local", "_open_part")
     has_store = True
 
     def __init__(
@@ -96,7 +99,9 @@ class OverlayDisk:
         catalog: RemoteCatalog,
         open_part: OpenPart,
         counters: CountersOf = lambda: None,
+        cached: CachedBytes = lambda _: 0,
     ) -> None:
+        self._cached = cached
         self._counters = counters
         self._local = local
         self._catalog = catalog
@@ -114,6 +119,10 @@ class OverlayDisk:
     def block_counters(self) -> BlockCounters | None:
         """What reads from the store have cost; None before it was used."""
         return self._counters()
+
+    def object_cache_bytes(self, keys: Iterable[str]) -> int:
+        """Return how many bytes of some objects are in the cache directory; 0 before it is used."""
+        return self._cached(keys)
 
     @property
     def local(self) -> Disk:

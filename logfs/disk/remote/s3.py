@@ -19,6 +19,7 @@ are not signed: TLS protects them already, and it halves the CPU time of an uplo
 """
 
 import errno
+import itertools
 import os
 import re
 import threading
@@ -44,6 +45,8 @@ cannot tell whether a body makes progress."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _IDLE_CONNECTIONS = "64"
+_SPARE_S = 5
+"""How long the memory of an upload is kept for the next one."""
 
 _URL = re.compile(r"(s3|gs|az)://([^/?#]+)(?:/([^?#]*))?")
 _PAGE = 1000
@@ -266,6 +269,7 @@ class _Store:
         self._quick = quick
         self._bulk = bulk
         self._process = os.getpid()
+        self._buffers = _Buffers()
         # GCS compares generations, the others ETags.
         self._version_name = "version" if place.scheme == "gs" else "e_tag"
 
@@ -308,27 +312,30 @@ class _Store:
 
     def put(self, key: str, parts: Iterable[ReadableBuffer]) -> None:
         """See ``ObjectStore``. An object of up to 64 MiB is in memory as a whole."""
-        source = _Source(parts)
-        start = source.take(ONE_PUT_BYTES)
+        source, buffer = _Source(parts), self._buffers.take()
+        with memoryview(buffer) as room:
+            start = room[: source.fill(room)]
 
-        def put() -> None:
-            if source.is_at_end:
-                self._library.put(self._bulk, key, start, use_multipart=False)
-            else:
-                self._library.put(
-                    self._bulk,
-                    key,
-                    source.continued(start),
-                    chunk_size=_PART_BYTES,
-                    max_concurrency=_PARTS_AT_ONCE,
-                )
+            def put() -> None:
+                if source.is_at_end:
+                    self._library.put(self._bulk, key, start, use_multipart=False)
+                else:
+                    self._library.put(
+                        self._bulk,
+                        key,
+                        source.continued(start),
+                        chunk_size=_PART_BYTES,
+                        max_concurrency=_PARTS_AT_ONCE,
+                    )
 
-        try:
-            self._once(key, put)
-        except OSError:
-            if source.error is not None:
-                raise source.error from None
-            raise
+            try:
+                self._once(key, put)
+            except OSError:
+                # A request that was given up may still send the buffer: it is not used again.
+                if source.error is not None:
+                    raise source.error from None
+                raise
+        self._buffers.give_back(buffer)
 
     def create(self, key: str, data: ReadableBuffer) -> str:
         """See ``ObjectStore``."""
@@ -419,6 +426,40 @@ class _Store:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
+class _Buffers:
+    """Memory for objects that are sent with one request, used again. Any thread.
+
+    Memory that a process uses for the first time costs as much processor time as sending it does.
+    A buffer that is not used for some seconds is given up.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._spare: list[bytearray] = []
+        self._timer: threading.Timer | None = None
+
+    def take(self) -> bytearray:
+        """Return a buffer of ``ONE_PUT_BYTES``, with any contents."""
+        with self._guard:
+            if self._spare:
+                return self._spare.pop()
+        return bytearray(ONE_PUT_BYTES)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Keep a buffer for the next object."""
+        with self._guard:
+            self._spare.append(buffer)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(_SPARE_S, self._give_up)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _give_up(self) -> None:
+        with self._guard:
+            self._spare.clear()
+
+
 class _Source:
     """The parts of an upload.
 
@@ -432,18 +473,21 @@ class _Source:
         self.is_at_end = False
         self._parts = iter(parts)
 
-    def take(self, most: int) -> bytearray:
-        """Return the first parts together: all there are, or more bytes than ``most``."""
-        start = bytearray()
+    def fill(self, room: memoryview) -> int:
+        """Copy the first parts, as many as there is room for; returns how many bytes."""
+        filled = 0
         for part in self._parts:
-            start += part
-            if len(start) > most:
-                return start
+            end = filled + len(part)
+            if end > len(room):
+                self._parts = itertools.chain((part,), self._parts)
+                return filled
+            room[filled:end] = part
+            filled = end
         self.is_at_end = True
-        return start
+        return filled
 
-    def continued(self, start: bytearray) -> Iterator[ReadableBuffer]:
-        """Return what was taken and the rest; keeps what the parts raise."""
+    def continued(self, start: memoryview) -> Iterator[ReadableBuffer]:
+        """Return what was copied and the rest; keeps what the parts raise."""
         yield start
         try:
             yield from self._parts

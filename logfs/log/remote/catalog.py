@@ -99,9 +99,10 @@ class TieredPartition:
 
     def is_used(self, key: str) -> bool:
         """Whether the object with a key is of a segment that the log or an open file reads."""
-        return key in self._keys()
+        return key in self.object_keys()
 
-    def _keys(self) -> set[str]:
+    def object_keys(self) -> set[str]:
+        """Return the keys of the objects of all segments that the log or an open file reads."""
         entries = [*self.entries.values(), *self.retired.values()]
         place = self.place
         return {

@@ -6,14 +6,14 @@ is a plain file of ``key=value`` lines, whose name a broker ignores.
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
-from logfs.disk.remote.overlay import OpenPart, OverlayDisk, RemotePart
+from logfs.disk.remote.overlay import CachedBytes, OpenPart, OverlayDisk, RemotePart
 from logfs.disk.vfs import Disk, File, RootedDisk
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.names import REMOTE
@@ -22,11 +22,12 @@ from logfs.log.remote.rows import TieredRows
 
 
 class OpenedStore(NamedTuple):
-    """A store, what opens parts of its objects as files, and what reads of these have cost."""
+    """A store, what opens parts of its objects as files, what reads cost, and what is cached."""
 
     objects: ObjectStore
     open_part: OpenPart
     counters: BlockCounters | None = None
+    cached: CachedBytes | None = None
 
 
 OpenStore = Callable[[RemoteConfig], OpenedStore]
@@ -109,7 +110,7 @@ def tiered_disk(local: RootedDisk, open_store: OpenStore) -> RootedDisk:
         return local
     opened = _Opened(config, open_store)
     catalog = DirectoryCatalog(local, opened.objects, config.url)
-    return OverlayDisk(local, catalog, opened.open_part, opened.counters)
+    return OverlayDisk(local, catalog, opened.open_part, opened.counters, opened.cached)
 
 
 def without_store(local: Disk) -> OverlayDisk:
@@ -151,6 +152,11 @@ class _Opened:
         """Return what reads have cost; None before the store was used."""
         opened = self._opened
         return None if opened is None else opened.counters
+
+    def cached(self, keys: Iterable[str]) -> int:
+        """Return how many bytes of objects are in the cache; 0 before the store was used."""
+        opened = self._opened
+        return 0 if opened is None or opened.cached is None else opened.cached(keys)
 
     def open_part(self, name: str, part: RemotePart) -> File:
         """Return the file of a part of an object."""

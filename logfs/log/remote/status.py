@@ -6,6 +6,8 @@ The daemon's task writes the numbers; readers take no lock, so that they may be 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from logfs.disk.remote.overlay import OverlayDisk
+from logfs.disk.vfs import Disk
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.snapshot import Snapshot
 
@@ -132,9 +134,9 @@ class RemoteTotals:
 
 
 def remote_as_json(
-    status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None
+    status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None, disk: Disk
 ) -> dict[str, object]:
-    """Return the facts for ``.meta``."""
+    """Return the facts for ``.meta``; ``disk`` is that of the data directory."""
     lag, size = copy_lag(snapshot, tier), tiered_size(tier)
     return {
         "url": status.url,
@@ -143,9 +145,17 @@ def remote_as_json(
         "bytes": size.size_bytes,
         "remote_only_segments": size.only_segments,
         "remote_only_bytes": size.only_bytes,
+        "cached_bytes": _cached_bytes(tier, disk),
         "lag": {"segments": lag.segments, "bytes": lag.size_bytes, "oldest": lag.latest_ms},
         "near_deletion": status.near_deletion,
         "waiting_deletions": status.waiting,
         "stopped": status.is_stopped,
         "error": status.error,
     }
+
+
+def _cached_bytes(tier: TieredPartition | None, disk: Disk) -> int:
+    """Return how much of the objects of a partition is in the cache directory."""
+    if tier is None or not isinstance(disk, OverlayDisk):
+        return 0
+    return disk.object_cache_bytes(tier.object_keys())
