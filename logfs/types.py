@@ -6,7 +6,7 @@ Kafka. A *position* is a number of bytes of a rendering: the text of ``orders/0`
 """
 
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, NewType, Self
+from typing import NamedTuple, Never, NewType, Self
 
 Offset = NewType("Offset", int)
 FilePosition = NewType("FilePosition", int)
@@ -53,6 +53,11 @@ class IsolationLevel(StrEnum):
     """Up to the last stable offset, without the records of aborted transactions."""
     HIGH_WATERMARK = "high_watermark"
     """Everything up to the high watermark that was noted last."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        known = ", ".join(cls)
+        raise ValueError(f"isolation level {value!r}: expected one of {known}")
 
 
 class Positions(NamedTuple):

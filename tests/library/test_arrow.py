@@ -137,6 +137,15 @@ def test_the_points_of_a_scan_apply_to_each_partition(store: Store, data: Path) 
     assert places(found) == {"orders/0": [8]}
 
 
+def test_an_unknown_isolation_level_is_told_with_those_there_are(
+    orders: Partition, data: Path
+) -> None:
+    expected = "isolation level 'commited': expected one of read_uncommitted, read_committed"
+    for take in (logfs.scan, logfs.open_store):
+        with pytest.raises(ValueError, match=expected):
+            take(data, isolation_level="commited")
+
+
 def test_columns_are_those_that_were_named(store: Store, data: Path) -> None:
     scan = logfs.scan(data / "clicks", columns=["offset", "VALUE"], text=True)
     assert scan.schema == pa.schema([("offset", pa.int64()), ("value", pa.string())])
