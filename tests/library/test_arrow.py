@@ -197,7 +197,7 @@ def test_records_before_a_damaged_batch_are_read_and_a_range_after_it(
     store: Store, data: Path
 ) -> None:
     for value in (b"two", b"three"):
-        store.partition("clicks").append(value)
+        store.partition("clicks").append(value, timestamp=NOW)
     store.close()
     log = data / "clicks-0" / f"{0:020}.log"
     damaged = bytearray(log.read_bytes())
