@@ -348,3 +348,6 @@ REPEATED = frozenset(
     }
 )
 """Requests that change something: a client numbers them, and repeats them if the daemon ends."""
+
+CHANGING = REPEATED - {"flush"} | {"reload"}
+"""Requests that change logs, topics or the daemon; all others ask, or wait for the disk."""

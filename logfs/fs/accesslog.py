@@ -28,6 +28,7 @@ from pathlib import Path
 
 import trio
 
+from logfs.control.requests import CHANGING
 from logfs.fs.nodes import FileNode, MetaNode, Node, PlainNode, TopicNode
 from logfs.fs.rawnodes import RawNode
 from logfs.log.reading.address import SEGMENTS_NAME
@@ -42,12 +43,6 @@ _MODE = 0o640
 
 _IN_DIRECTORY = frozenset({"create", "mkdir", "rmdir", "unlink", "rename", "symlink", "mknod"})
 _OF_INODE = frozenset({"open", "setattr", "setxattr", "removexattr"})
-_QUESTIONS = frozenset({
-    "status", "resumes", "utc_offset", "metrics", "prometheus", "activity", "topics", "describe",
-    "overview", "point", "flush", "preview_trim", "preview_compact", "mirrors", "mirror_state",
-    "notes",
-})  # fmt: skip
-"""Commands that change nothing."""
 
 
 class _File(WatchedFileHandler):
@@ -126,7 +121,7 @@ class AccessLog:
         error: BaseException | None,
     ) -> None:
         """Note a command of the control socket that was carried out, or refused."""
-        if command in _QUESTIONS:
+        if command not in CHANGING:
             return
         named = [fields.get("topic"), fields.get("partition")]
         name = "/".join(str(part) for part in named if part is not None)

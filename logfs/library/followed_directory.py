@@ -84,15 +84,19 @@ class FollowedDirectory:
             logs = self._store.all_partitions()
             return sorted(log.topic_partition for log in logs if not log.is_unreadable)
 
-    def log(self, topic_partition: TopicPartition) -> AnyLog:
+    def log(self, topic_partition: TopicPartition, *, is_around_known: bool = False) -> AnyLog:
         """Return the log of a partition as it is now.
+
+        Args:
+            is_around_known: See ``look``.
 
         Raises:
             NoSuchTopicError, NoSuchPartitionError: It does not exist.
             LogOfflineError: It cannot be loaded.
         """
         with self._lock:
-            self._store.look_around(self._now_ms())
+            if not is_around_known:
+                self._store.look_around(self._now_ms())
             topic, number = topic_partition
             if topic not in self._store.topics() or number not in self._store.partitions(topic):
                 check_exists(self.disk, topic_partition)
@@ -100,7 +104,7 @@ class FollowedDirectory:
             log = self._store.partition(topic, number)
         if log.is_unreadable:
             raise LogOfflineError(f"{topic_partition}: {log.offline}")
-        self.look(log)
+        self.look(log, is_around_known=True)
         return log
 
     def logs(self) -> list[ReadableLog]:
@@ -132,9 +136,13 @@ class FollowedDirectory:
             return f"{self.disk.point}/{topic_partition.topic}"
         return f"{self.data}/{topic_partition.directory}"
 
-    def look_twice(self, log: ReadableLog) -> None:
-        """Load all changes, also those on which two looks must agree."""
-        while self.look(log) and log.indexing is None:
+    def look_twice(self, log: ReadableLog, *, is_around_known: bool = False) -> None:
+        """Load all changes, also those on which two looks must agree.
+
+        Args:
+            is_around_known: See ``look``.
+        """
+        while self.look(log, is_around_known=is_around_known) and log.indexing is None:
             pass
         if log.is_settling:
             time.sleep(SETTLING_S)

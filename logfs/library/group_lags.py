@@ -83,8 +83,8 @@ def _lag(
     now_ms: int,
 ) -> Lag | None:
     try:
-        log = source.log(one)
-        source.look_twice(log)
+        log = source.log(one, is_around_known=True)
+        source.look_twice(log, is_around_known=True)
         return lag_of(log, position.offset, level, now_ms)[0]
     except (LogfsError, OSError):
         return None

@@ -122,6 +122,6 @@ class Groups(Closeable):
 
     def _log(self, number: int) -> ReadableLog:
         source = self._followed()
-        log = source.log(TopicPartition(OFFSETS_TOPIC, number))
-        source.look_twice(log)
+        log = source.log(TopicPartition(OFFSETS_TOPIC, number), is_around_known=True)
+        source.look_twice(log, is_around_known=True)
         return log

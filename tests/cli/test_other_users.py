@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from logfs.log.groups.coding import OFFSETS_PARTITIONS
 from tests.cli.conftest import Mounted, Outcome, command, environment, run, take_away
 from tests.mounting import kill_with_holder, wait_until
 
@@ -20,6 +22,8 @@ pytestmark = [
 ]
 
 NOBODY = 65534
+MOST_ATTRIBUTES = 40 * OFFSETS_PARTITIONS
+"""A look at all groups asks for some attributes of each partition, not of each for each."""
 SMALL = ["--config", "internal.segment.bytes=20000", "--config", "max.message.bytes=10000"]
 
 
@@ -335,3 +339,48 @@ def test_a_table_of_spark_is_read_as_the_modes_allow(shared: Mounted) -> None:
     done = python_as_nobody(READER, shared.point, "private")
     assert (done.status, done.out) == (1, b"")
     assert done.errors[-1].startswith("PermissionError"), "\n".join(done.errors)
+
+
+def attributes_asked(shared: Mounted) -> int:
+    """Return how many extended attributes programs have asked the daemon for."""
+    found = re.search(
+        rb'requests_total{operation="getxattr"} (\d+)', run("metrics", shared.point).out
+    )
+    assert found is not None
+    return int(found[1])
+
+
+def test_positions_of_groups_are_read_and_committed_as_the_modes_allow(shared: Mounted) -> None:
+    topic, offsets = shared.point / "open", shared.point / "__consumer_offsets"
+    write(topic / "0", b"one\ntwo\nthree\n")
+    assert run("group", "reset", "billing", f"{topic}/0@offset=1").status == 0
+    offsets.chmod(0o700)
+    for arguments in (
+        ["group", "list", shared.point],
+        ["group", "reset", "billing", f"{topic}/0@earliest"],
+        ["group", "delete", "billing", shared.point],
+        ["tail", "--group", "billing", topic / "0"],
+    ):
+        done = logfs_as_nobody(*arguments)
+        assert (done.status, done.out) == (1, b""), arguments
+        assert len(done.errors) == 1, done.errors
+        assert "__consumer_offsets" in done.errors[0], done.errors
+        assert "Permission denied" in done.errors[0], done.errors
+    offsets.chmod(0o755)
+    asked = attributes_asked(shared)
+    described = logfs_as_nobody("group", "describe", shared.point, "billing", "--json")
+    assert (described.status, described.errors) == (0, [])
+    [position] = json.loads(described.out)
+    assert (position["position"], position["end"], position["lag"]) == (1, 3, 2)
+    assert attributes_asked(shared) - asked < MOST_ATTRIBUTES
+    refused = logfs_as_nobody("group", "reset", "billing", f"{topic}/0@earliest")
+    assert refused.status == 1
+    assert "Permission denied" in refused.errors[0]
+    for partition in offsets.iterdir():
+        partition.chmod(0o666)
+    assert logfs_as_nobody("group", "reset", "billing", f"{topic}/0@latest").status == 0
+    assert logfs_as_nobody("tail", "--group", "billing", topic / "0") == (0, b"", [])
+    write(topic / "0", b"four\n")
+    assert logfs_as_nobody("tail", "--group", "billing", topic / "0") == (0, b"four\n", [])
+    assert logfs_as_nobody("group", "delete", "billing", shared.point).status == 0
+    assert b"billing" not in run("group", "list", shared.point).out

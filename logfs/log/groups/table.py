@@ -63,7 +63,7 @@ class GroupTable:
 
     Args:
         numbers: Returns the present partitions of the topic, sorted; none if it does not exist.
-        log: Returns the log of one of them, with all present changes.
+        log: Returns the log of one of them, with all present changes; called after ``numbers``.
     """
 
     def __init__(
