@@ -86,25 +86,25 @@ def test_a_backup_with_other_records_is_refused_at_the_first_of_them(
 def test_two_that_run_at_once_send_the_records_of_both(
     shared_broker: Broker, client: Client, data: Path, copy: Path
 ) -> None:
-    client.create_topic("both")
-    make(data, "both")
-    append(data, "both", some(10))
-    plan = forward_plan(shared_broker.bootstrap, "both")
+    client.create_topic("two-at-once")
+    make(data, "two-at-once")
+    append(data, "two-at-once", some(10))
+    plan = forward_plan(shared_broker.bootstrap, "two-at-once")
     with RunningForward(data, plan) as first:
         first.wait_for(10)
         shutil.copytree(data, copy)
         with RunningForward(copy, plan) as second:
             second.wait_for(10)
             for number in range(5):
-                append(data, "both", some(1, 100 + number))
+                append(data, "two-at-once", some(1, 100 + number))
                 first.wait_for(11 + number)
-                append(copy, "both", some(1, 200 + number))
+                append(copy, "two-at-once", some(1, 200 + number))
                 second.wait_for(11 + number)
     expected = [record.value for record in some(10)]
     for number in range(5):
         expected += [record.value for record in [*some(1, 100 + number), *some(1, 200 + number)]]
-    assert values(client, "both") == expected
-    assert len({*producers(data, "both"), *producers(copy, "both")}) == 2
+    assert values(client, "two-at-once") == expected
+    assert len({*producers(data, "two-at-once"), *producers(copy, "two-at-once")}) == 2
 
 
 def test_a_directory_that_was_moved_goes_on_with_every_record_once(

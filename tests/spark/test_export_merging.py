@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import pyarrow.parquet as pq
 import pytest
 
 from logfs.disk.posix import PosixDisk
@@ -222,7 +223,8 @@ def test_a_damaged_file_is_not_merged(logfs: Call, logs: Logs, tmp_path: Path) -
     path = out / parquet_files(out)[1]
     whole, before = path.read_bytes(), parquet_files(out)
     data = bytearray(whole)
-    data[len(data) // 3] ^= 0xFF
+    column = pq.read_metadata(path).row_group(0).column(0)
+    data[column.data_page_offset + column.total_compressed_size // 2] ^= 0xFF
     path.write_bytes(bytes(data))
     status, _, errors = logfs("export", "--compact", "-j", "1", logs.path, out)
     assert (status, f"{path.name}: it cannot be merged" in errors[-1]) == (1, True)
