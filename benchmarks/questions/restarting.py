@@ -15,7 +15,14 @@ from pathlib import Path
 from benchmarks.data import LogSpec, build_log
 from benchmarks.mounts import BenchMount, mount_held, mount_logfs
 from benchmarks.results import Row, Samples, at_most, compare, hold
-from benchmarks.runner import Bench, alternate, environment, python_command, settle
+from benchmarks.runner import (
+    Bench,
+    alternate,
+    environment,
+    on_one_processor,
+    python_command,
+    settle,
+)
 
 _PARTITIONS = 10
 _FILES = 1_000
@@ -77,11 +84,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _price(bench: Bench) -> Row:
-    # A line takes 9 us if writer and daemon share a processor and 50 us if not: where the kernel
-    # puts them would decide. So it has no choice.
-    processors = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(processors)})
-    try:
+    with on_one_processor():
         held = mount_held(bench, bench.directory / "held")
         plain = mount_logfs(bench, bench.directory / "plain")
         count = bench.scaled(5_000, 1_000)
@@ -89,8 +92,6 @@ def _price(bench: Bench) -> Row:
             (mount.point / "t").mkdir()
         runs = [lambda: _line_us(held.point, count), lambda: _line_us(plain.point, count)]
         ours, theirs = alternate(runs, 3 * bench.pairs)
-    finally:
-        os.sched_setaffinity(0, processors)
     return compare(
         "restart",
         "write(2) of one line, p50, in a mount that a holder keeps, one processor",
