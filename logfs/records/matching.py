@@ -57,11 +57,14 @@ class RecordMatcher:
         self._patterns = [_compiled(pattern, ignores_case) for pattern in patterns]
         self._fields = fields
         found = [] if ignores_case else [needles_of(pattern) for pattern in patterns]
-        groups = [[needle for needles in found for needle in needles]] if all(found) else []
-        groups += [_needles_of_field(field) for field in fields]
-        groups = [group for group in groups if group]
+        ranked: list[tuple[int, list[bytes]]] = []
+        if found and all(found):
+            group = [needle for needles in found for needle in needles]
+            ranked.append((min(map(len, group)), group))
+        # The backslash has no rank: few values contain one.
+        ranked += [(len(field.text), _needles_of_field(field)) for field in fields if field.text]
         # The group whose shortest needle is the longest leaves out most.
-        needles = max(groups, key=lambda group: min(map(len, group)), default=[])
+        _, needles = max(ranked, key=lambda one: one[0], default=(0, []))
         is_plain = not ignores_case and all(_is_plain(pattern) for pattern in patterns)
         self._is_decided = is_plain and not fields
         self._search = RecordSearch(needles, keys, headers)
@@ -163,8 +166,8 @@ def _compiled(pattern: bytes, ignores_case: bool) -> re.Pattern[bytes]:
 
 
 def _needles_of_field(field: FieldValue) -> list[bytes]:
-    """Return what a value with this member contains: the text, or a backslash of an escape."""
-    return [field.text.encode(errors="surrogateescape"), _ESCAPE] if field.text else []
+    """Return what a value with this member contains: its text, or a backslash of an escape."""
+    return [field.text.encode(errors="surrogateescape"), _ESCAPE]
 
 
 def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value

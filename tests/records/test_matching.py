@@ -177,3 +177,21 @@ def test_a_field_is_a_member_of_a_json_value(
     matcher = RecordMatcher(fields=[FieldValue(path, text)])
     taken = decode_batches(log, 0, len(log), 0, 3, decompress, b"", matcher.search)[0]
     assert matcher.chosen(taken) == [record] * is_found
+
+
+WORKER = FieldValue(("worker",), "3")
+LEVEL = FieldValue(("level",), "error")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "fields"),
+    [([], [WORKER, LEVEL]), ([], [LEVEL, WORKER]), ([b"3"], [LEVEL]), ([b"error"], [WORKER])],
+)
+def test_the_longest_text_of_all_conditions_leaves_records_out(
+    patterns: list[bytes], fields: list[FieldValue]
+) -> None:
+    values = [b'{"worker":3,"level":"info"}', b'{"worker":3,"level":"error"}']
+    log = encode_batch([Record(n, 5, None, value) for n, value in enumerate(values)])
+    matcher = RecordMatcher(patterns, fields=fields)
+    taken = decode_batches(log, 0, len(log), 0, 2, decompress, b"", matcher.search)[0]
+    assert [record.value for record in taken] == values[1:]
