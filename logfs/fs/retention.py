@@ -23,7 +23,9 @@ from logfs.log.directoryretention import (
     Usage,
     delete_share,
     has_limits,
+    lacks_room,
     plan_deletion,
+    remove_waiting_files,
     segments_of,
     too_large,
     usage,
@@ -67,6 +69,11 @@ class Retention:
 
     async def look_at_limits(self) -> list[tuple[TopicPartition, Deletion]]:
         """Check the limits of the directory once; returns what was deleted."""
+        done = await self._meet_limits()
+        await self._make_room()
+        return done
+
+    async def _meet_limits(self) -> list[tuple[TopicPartition, Deletion]]:
         store = self._store.writable
         try:
             limit = await trio.to_thread.run_sync(usage, store, store.deleted_bytes)
@@ -111,6 +118,23 @@ class Retention:
                 " a policy of their own; 'logfs du' shows the sizes",
             )
         return done
+
+    async def _make_room(self) -> None:
+        """Remove the files of deleted segments at once if the disk lacks the room to wait."""
+        try:
+            if not await trio.to_thread.run_sync(lacks_room, self._store.writable):
+                return
+        except OSError as error:
+            logger.warning("retention of the directory: %s; it is tried again", error)
+            return
+        for partition in self._all_partitions():
+            log = partition.log.writable
+            if not log.deleted_segments or log.offline is not None:
+                continue
+            try:
+                await partition.executor.sync(remove_waiting_files, log, self._clock.now_ms())
+            except (LogfsError, OSError) as error:
+                logger.warning("%s: retention: %s", partition.topic_partition, error)
 
     def _all_partitions(self) -> list[MountedPartition]:
         return [p for topic in self._store.topics() for p in self._partitions(topic)]

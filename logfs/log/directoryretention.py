@@ -8,7 +8,9 @@ Two limits, of which the stricter one applies:
 Beyond a limit, the largest topic gives up its oldest segment, and so on until the limit is met. The
 oldest segment of a topic is that of its partitions' first ones whose latest record is the oldest.
 The sizes are those of the ``.log`` files on this disk. Deleted files that wait for their removal
-are counted as free: they go by themselves.
+are counted as free: no more records are deleted because of them. But while the disk really has less
+than ``log.retention.keep.free.bytes`` free, those of deleted segments do not wait any longer. Those
+of deleted topics do: until then ``logfs topic undelete`` restores the topic.
 
 An active segment is not deleted. Therefore one that is larger than an eighth of the allowed bytes
 is sealed first, as journald limits a file to an eighth of all. Everything else that retention keeps
@@ -118,6 +120,36 @@ def usage(store: Catalog[PartitionLog], leaving_bytes: int = 0) -> Usage | None:
         free += sum(s.size_bytes for log in logs for s in log.deleted_segments)
         found.append(Usage(Rule.FREE, used, used + free - config.log_retention_keep_free_bytes))
     return min(found, key=lambda row: row.allowed_bytes, default=None)
+
+
+def lacks_room(store: Catalog[PartitionLog]) -> bool:
+    """Return whether less is free now than ``log.retention.keep.free.bytes``, if that is set.
+
+    Raises:
+        OSError: The disk does not tell how much is free.
+    """
+    if store.config.log_retention_keep_free_bytes < 0:
+        return False
+    disk = store.disk.free()
+    return disk.f_bavail * disk.f_frsize < store.config.log_retention_keep_free_bytes
+
+
+def remove_waiting_files(log: PartitionLog, now_ms: int) -> None:
+    """Remove the files of deleted segments now, and not after ``file.delete.delay.ms``; logged.
+
+    Files that an open fixed name reads are removed when it is closed.
+
+    Raises:
+        OSError: The disk failed; some files may have been removed.
+    """
+    _release_files(log)
+    size_bytes, _ = log.expedite_removal(now_ms)
+    log.remove_due_files(now_ms)
+    if size_bytes:
+        logger.info(
+            "%s: removed the files of deleted segments, %d bytes, before their time because of %s",
+            log.topic_partition, size_bytes, Rule.FREE,
+        )  # fmt: skip
 
 
 def too_large(log: PartitionLog, limit: Usage) -> bool:

@@ -137,6 +137,35 @@ async def test_the_largest_topic_keeps_a_directory_within_its_limit(
     assert "because of log.retention.total.bytes: all logs have" in caplog.text
 
 
+def waiting(world: World) -> list[str]:
+    """The files of deleted segments of the topic noisy that are still there."""
+    return [name for name, _ in world.disk.list("noisy-0") if name.endswith(".log.deleted")]
+
+
+@pytest.mark.allow_log("a batch that exceeds a segment is refused")
+async def test_files_that_wait_for_removal_go_once_the_disk_lacks_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    limits = "log.retention.total.bytes=1000,log.retention.keep.free.bytes=5000"
+    world = World(options=limits)
+    await make(world, "noisy")
+    for _ in range(20):
+        await world.append("noisy/0", b"a line of some bytes\n")
+    look = world.operations.tasks.retention.look_at_limits
+    world.disk.space_bytes = world.disk.used_bytes + 10_000
+    await look()
+    assert start(world, "noisy") > 0
+    assert waiting(world)
+    world.disk.space_bytes = world.disk.used_bytes + 4_500
+    before, at = world.disk.used_bytes, start(world, "noisy")
+    await look()
+    assert waiting(world) == []
+    assert world.disk.used_bytes < before
+    assert start(world, "noisy") == at
+    assert "noisy/0: removed the files of deleted segments" in caplog.text
+
+
 @pytest.mark.allow_log("a batch that exceeds a segment is refused")
 @pytest.mark.expect_log("is exceeded by", "no more segments can be deleted")
 async def test_a_limit_that_cannot_be_met_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
