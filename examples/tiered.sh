@@ -9,8 +9,9 @@
 # AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. A server for a try, whose objects are plain files:
 #
 #     go install github.com/versity/versitygw/cmd/versitygw@latest
-#     mkdir -p objects/logs
-#     versitygw --access me --secret mysecret --port 127.0.0.1:7070 posix --sidecar meta objects &
+#     mkdir -p objects/logs meta
+#     versitygw --access me --secret mysecret --port 127.0.0.1:7070 \
+#         posix --sidecar "$PWD/meta" objects &
 #     AWS_ACCESS_KEY_ID=me AWS_SECRET_ACCESS_KEY=mysecret \
 #         examples/tiered.sh s3://logs/web http://127.0.0.1:7070
 
