@@ -23,6 +23,14 @@ def client(shared_broker: Broker) -> Client:
 
 
 @pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """An empty data directory."""
+    path = tmp_path / "data"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
 def forgetful(tmp_path: Path) -> Iterator[Broker]:
     """A broker that forgets producers at once, as one does after a day."""
     settings = {

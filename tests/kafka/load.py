@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from logfs.records.record import Record
 from tests.kafka.client import Client
@@ -62,3 +62,14 @@ def delete_records(client: Client, stop: threading.Event) -> None:
         start, end = client.earliest("trimmed"), client.latest("trimmed")
         if end > start + 100:
             client.delete_records("trimmed", start + 100)
+
+
+def load(bootstrap: str) -> AbstractContextManager[None]:
+    """Return the work of all topics, for a ``with``: records are appended, and trimmed by hand."""
+    # Each thread has a client of its own.
+    acts: list[Callable[[threading.Event], object]] = [
+        lambda stop, name=name: produce(Client(bootstrap), name, stop)  # type: ignore[misc]
+        for name in TOPICS
+    ]
+    acts.append(lambda stop: delete_records(Client(bootstrap), stop))
+    return running(acts)

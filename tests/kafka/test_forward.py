@@ -27,13 +27,6 @@ from tests.mounting import COMMAND
 pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data"
-    path.mkdir()
-    return path
-
-
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_every_field_arrives_as_it_is(
     codec: str, shared_broker: Broker, client: Client, data: Path

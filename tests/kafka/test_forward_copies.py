@@ -24,13 +24,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def copy(tmp_path: Path) -> Path:
     return tmp_path / "copy"
 

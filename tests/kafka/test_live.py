@@ -4,9 +4,7 @@ Readers follow every partition with ``tail -f`` meanwhile: each record comes onc
 nothing is written into the broker's directory.
 """
 
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from logfs.records.record import Record
 from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
-from tests.kafka.load import TOPICS, delete_records, produce, running
+from tests.kafka.load import TOPICS, load
 from tests.kafka.tails import Tail, files_open_for_writing, foreign_names
 from tests.mounting import Mount, wait_until
 
@@ -28,15 +26,9 @@ def test_every_record_once_and_in_order(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka") as broker:
         client = Client(broker.bootstrap)
         client.create_topics(TOPICS)
-        # Each thread has a client of its own.
-        acts: list[Callable[[threading.Event], object]] = [
-            lambda stop, name=name: produce(Client(broker.bootstrap), name, stop)  # type: ignore[misc]
-            for name in TOPICS
-        ]
-        acts.append(lambda stop: delete_records(Client(broker.bootstrap), stop))
         with Mount(broker.data, tmp_path / "mnt", "ro") as mount:
             tails = {name: Tail(mount.point / name / "0.tsv") for name in TOPICS}
-            with running(acts):
+            with load(broker.bootstrap):
                 time.sleep(SECONDS)
                 assert not files_open_for_writing(mount.pid, broker.data)
             for name, tail in tails.items():

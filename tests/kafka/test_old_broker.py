@@ -51,13 +51,6 @@ def old(broker: Broker) -> Client:
     return Client(broker.bootstrap)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data"
-    path.mkdir()
-    return path
-
-
 @pytest.mark.parametrize("version", FORMATS)
 def test_sets_of_every_format_and_codec_are_mirrored_byte_for_byte(
     version: str, broker: Broker, old: Client, tmp_path: Path

@@ -31,13 +31,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
         yield brokers
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    path = tmp_path / "data"
-    path.mkdir()
-    return path
-
-
 def records(count: int, first: int = 0) -> list[Record]:
     return [Record(0, START_MS + n, None, b"value %d" % n) for n in range(first, first + count)]
 

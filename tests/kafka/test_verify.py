@@ -1,8 +1,6 @@
 """``logfs verify`` beside a broker that writes, rolls, deletes and compacts: nothing is damage."""
 
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
-from tests.kafka.load import TOPICS, delete_records, produce, running
+from tests.kafka.load import TOPICS, load
 from tests.log.verifying import check
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -22,13 +20,8 @@ def test_beside_a_broker_that_writes(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka") as broker:
         client = Client(broker.bootstrap)
         client.create_topics(TOPICS)
-        acts: list[Callable[[threading.Event], object]] = [
-            lambda stop, name=name: produce(Client(broker.bootstrap), name, stop)  # type: ignore[misc]
-            for name in TOPICS
-        ]
-        acts.append(lambda stop: delete_records(Client(broker.bootstrap), stop))
         disk, checked = PosixDisk(broker.data), 0
-        with running(acts):
+        with load(broker.bootstrap):
             until = time.monotonic() + SECONDS
             while time.monotonic() < until:
                 found = check(disk, wait=lambda _: time.sleep(0.2))
