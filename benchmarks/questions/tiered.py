@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from benchmarks.data import LogSpec, build_log
 from benchmarks.mounts import mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, hold
 from benchmarks.runner import Bench, alternate, settle, timed_shell
+from logfs.disk.remote.blocks import BLOCK_BYTES, LONGEST_SPAN
 from tests.remote import programs
 from tests.remote.servers import CREDENTIALS, Bucket, FaultProxy, FaultServer, ObjectServer
 
@@ -29,12 +31,14 @@ _RATE_KB_S = 90_000
 _ROUND_TRIP_MS = 200
 """So long that the time tells how many requests were sent one after the other."""
 _PIECE = 2 << 20
+_SPAN = LONGEST_SPAN * BLOCK_BYTES
+_AT_ONCE = 8
 _BATCH_LINES = 150
 _SEGMENTS = 16
 _IN_MEMORY = 100_000_000
 _STORE = "remote.log.manager.task.interval.ms=100\ncache.bytes=0\n"
 _TOPIC = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "0"}
-_PATIENCE_S = 600.0
+_PATIENCE_S = 60.0
 _T = TypeVar("_T")
 
 
@@ -70,13 +74,22 @@ def rows(bench: Bench) -> Iterator[Row]:
         distant,
         Samples("rclone", "MB/s", rclone),
     )
-    near, local = alternate([reading.tiered, reading.local], bench.pairs)
+    near, local, alone = alternate([reading.tiered, reading.local, reading.alone], bench.pairs)
+    loopback = Samples("logfs", "MB/s", near)
     yield compare(
         "tiered",
         "cat, store on loopback",
         at_least(0.5, "x local segments"),
-        Samples("logfs", "MB/s", near),
+        loopback,
         Samples("local", "MB/s", local),
+        Samples("GETs alone", "MB/s", alone),
+    )
+    yield compare(
+        "tiered",
+        "the same beside the GETs alone",
+        at_least(0.5, "x GETs alone"),
+        loopback,
+        Samples("GETs alone", "MB/s", alone),
     )
     yield from reading.opens(faults)
     yield reading.again(faults)
@@ -116,6 +129,22 @@ class _Reading:
                 store.get_range(stat.key, start, min(_PIECE, stat.size - start))
         seconds = time.perf_counter() - started_s
         return sum(stat.size for stat in logs[: max(len(logs) // 4, 1)]) / seconds / 1e6
+
+    def alone(self) -> float:
+        """Return MB/s of the requests that cat needs, sent at once, without anything else."""
+        store = self._bucket.open()
+        logs = [stat for stat in store.list_all("") if stat.key.endswith(".log")]
+        parts = [
+            (stat.key, start, min(_SPAN, stat.size - start))
+            for stat in logs
+            for start in range(0, stat.size, _SPAN)
+        ]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            started_s = time.perf_counter()
+            for _ in pool.map(lambda part: len(store.get_range(*part)), parts):
+                pass
+            seconds = time.perf_counter() - started_s
+        return sum(length for _, _, length in parts) / seconds / 1e6
 
     def rclone(self) -> float:
         """Return MB/s of cat of all objects in a mount of rclone."""
@@ -183,7 +212,7 @@ class _Reading:
                         time.sleep(0.3)
                         started_s = time.perf_counter()
                         reader.terminate()
-                        reader.wait()
+                        reader.wait(_PATIENCE_S)
                         times.append(time.perf_counter() - started_s)
             return max(times) * 1000
 
