@@ -15,8 +15,7 @@ from logfs.library.points import point_of
 from logfs.log.reading.address import Point
 from logfs.machine.host import system_clock
 from logfs.records._native import RecordSearch
-from logfs.records.matching import FieldValue, RecordMatcher
-from logfs.records.record import Record
+from logfs.records.matching import FieldValue, search_for
 from logfs.records.templates import RecordTemplate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -40,28 +39,19 @@ class RecordQuery:
 
     Attributes:
         since, until: Points as they were given; None: as the command says.
-        matcher: None: all records.
+        search: Tells which records; None: all.
         template: None: the lines of a view.
     """
 
     since: str | None = None
     until: str | None = None
-    matcher: RecordMatcher | None = None
+    search: RecordSearch | None = None
     template: RecordTemplate | None = None
 
     @property
     def is_given(self) -> bool:
         """Whether it says anything."""
         return self != RecordQuery()
-
-    @property
-    def search(self) -> RecordSearch | None:
-        """What native code looks for; None: it takes all records."""
-        return None if self.matcher is None else self.matcher.search
-
-    def chosen(self, records: list[Record]) -> list[Record]:
-        """Return the wanted ones of records that ``search`` has taken."""
-        return records if self.matcher is None else self.matcher.chosen(records)
 
     def bounds(self, zone: tzinfo) -> tuple[Point | None, Point | None]:
         """Return the points since and until which records are printed; raise BadSelectorError."""
@@ -116,10 +106,10 @@ def query_options(command: Command) -> Command:
     ) -> Any:  # noqa: ANN401
         if ignore_case and not patterns:
             raise click.UsageError("-i says how --grep compares: give --grep, or leave -i out")
-        matcher = None
+        search = None
         if patterns or keys or headers or fields:
             try:
-                matcher = RecordMatcher(
+                search = search_for(
                     [os.fsencode(pattern) for pattern in patterns],
                     ignores_case=ignore_case,
                     keys=[os.fsencode(key) for key in keys],
@@ -128,13 +118,20 @@ def query_options(command: Command) -> Command:
                 )
             except ValueError as error:
                 raise click.BadParameter(str(error), param_hint="--grep") from None
-        query = RecordQuery(since, until, matcher, template)
+        query = RecordQuery(since, until, search, template)
         return command(*arguments, query=query, **options)
 
     decorated: Any = call
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
+
+
+def _no_level(_context: click.Context, _option: click.Parameter, level: str | None) -> None:
+    if level is not None:
+        raise click.UsageError(
+            f"no such option --level; for records whose value is JSON: --field level={level}"
+        )
 
 
 def _as_fields(
@@ -196,6 +193,7 @@ _OPTIONS = (
         help="Print records whose value is JSON in which this member, as level or user.id or "
         "tags.0, is VALUE: a string, or a number as it is written; several times: all of them.",
     ),
+    click.option("--level", "no_level", hidden=True, expose_value=False, callback=_no_level),
     click.option(
         "--format",
         "template",

@@ -100,12 +100,11 @@ class Followed:
     def render(
         self, records: list[Record], *, has_prefix: bool, is_alone: bool = False
     ) -> Iterator[Printed]:
-        """Render those of some records that the query wants, the next ones of the partition.
+        """Render some records that the query wants, the next ones of the partition.
 
         Args:
             is_alone: No other partition is merged: the records are given as one.
         """
-        records = self.query.chosen(records)
         for begin in range(0, len(records), _RENDERED_RECORDS):
             some = records[begin : begin + _RENDERED_RECORDS]
             template = self.query.template
@@ -432,7 +431,7 @@ class TailPrinter(Closeable):
             cursor = self._cursor(source, found, offset, level)
             last = deque[int](maxlen=min(count, end + 1))
             while records := cursor.read(end):
-                last.extend(record.offset for record in self._query.chosen(records))
+                last.extend(record.offset for record in records)
             if len(last) >= count or offset <= log.log_start_offset:
                 return last[0] if last else end
             step *= _FEW_TIMES
@@ -453,6 +452,9 @@ class TailPrinter(Closeable):
         cursor, is_alone = followed.cursor, len(self._followed) == 1
 
         def read() -> Iterator[Printed]:
+            if is_alone and not has_prefix and followed.query.template is None:
+                for text in cursor.lines(followed.view, followed.end):
+                    yield Printed(0, text, followed, cursor.offset)
             while True:
                 while records := cursor.read(followed.end):
                     yield from followed.render(records, has_prefix=has_prefix, is_alone=is_alone)

@@ -8,12 +8,13 @@ from logfs.disk.watching import Watch
 from logfs.errors import CorruptRecordError, DeletedError
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
+from logfs.log.reading.matched_lines import LineReader
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
 from logfs.log.segments.batches import SEQUENTIAL_BYTES
 from logfs.records._native import RecordSearch
 from logfs.records.record import Record
-from logfs.types import IsolationLevel
+from logfs.types import IsolationLevel, View
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Cursor:
         self.source = source
         self._log = log
         self._level = level
+        self._search = search
         self._reader = RecordReader(
             lambda: log.snapshot, offset, level, search=search, window_bytes=window_bytes
         )
@@ -62,6 +64,29 @@ class Cursor:
             except (CorruptRecordError, FileNotFoundError):
                 if not self.source.has_changed(self._log):
                     raise
+
+    def lines(self, view: View, stop: int) -> Iterator[bytes]:
+        """Yield the next records up to an offset as the lines of a view; see ``read``.
+
+        ``offset`` moves on with each piece. Large logs are searched by several threads.
+        """
+        search = self._search or RecordSearch()
+        with LineReader(
+            lambda: self._log.snapshot, self.offset, self._level, search, view
+        ) as reader:
+            while True:
+                self._note_removed()
+                try:
+                    text = reader.read(stop)
+                except (CorruptRecordError, FileNotFoundError):
+                    if not self.source.has_changed(self._log):
+                        raise
+                    continue
+                finally:
+                    self._reader.offset = max(self._reader.offset, reader.offset)
+                if not text:
+                    return
+                yield text
 
     def look(self, *, is_around_known: bool = False) -> bool:
         """Load appends and removals; return True if there is more to read at once.

@@ -137,3 +137,19 @@ cdef extern from "_hash.h" nogil:
 
 cdef extern from "_find.h" nogil:
     const uint8_t *lf_find(const uint8_t *, size_t, const uint8_t *, size_t)
+
+cdef extern from "_json.h" nogil:
+    enum:
+        LF_JSON_NO
+        LF_JSON_YES
+        LF_JSON_UNSURE
+    ctypedef struct lf_json_step:
+        const uint8_t *name
+        int64_t name_n
+        int64_t element
+    ctypedef struct lf_json_member:
+        const lf_json_step *steps
+        int64_t steps_n
+        const uint8_t *text
+        int64_t text_n
+    int lf_json_has(const uint8_t *, int64_t, const lf_json_member *)

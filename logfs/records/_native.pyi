@@ -48,7 +48,12 @@ class RecordSearch:
         needles: Iterable[bytes] = (),
         keys: Iterable[bytes] = (),
         headers: Iterable[tuple[bytes, bytes]] = (),
+        fields: Iterable[tuple[tuple[bytes, ...], bytes]] = (),
+        confirm: Callable[[bytes], object] | None = None,
+        always_confirms: bool = False,
     ) -> None: ...
+    @property
+    def is_native(self) -> bool: ...
 
 def decode_batches(
     buf: Buffer,
@@ -60,6 +65,17 @@ def decode_batches(
     aborted: Buffer = b"",
     search: RecordSearch | None = None,
 ) -> tuple[list[Record], int, int]: ...
+def matched_lines(
+    buf: Buffer,
+    start: int,
+    stop: int,
+    first: int,
+    end: int,
+    decompress: Decompress,
+    aborted: Buffer,
+    search: RecordSearch,
+    view: int,
+) -> tuple[bytes, int, int]: ...
 def decode_messages(batch: Buffer, decompress: Decompress) -> list[Record]: ...
 
 encode_function: object

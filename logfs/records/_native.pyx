@@ -11,7 +11,7 @@ each uses only parts above it in this table:
     _decode           decode_batches                      batches to Record objects
     _producers        find_produced                       batches with a producer id
     _index            IndexBuilder                        the entries of the indexes of a segment
-    _render           Renderer                            batches to the bytes of a view
+    _render, _matched_lines        Renderer, matched_lines  batches to the bytes of a view
 
     writing
     _lines, _drafts, _encode       encode_lines, encode_records   lines and records to batches
@@ -29,9 +29,9 @@ each uses only parts above it in this table:
     _columns          ColumnBuilder                       batches to Arrow columns
     _rows             RowEncoder                          Arrow columns to batches
 
-The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text,
-``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_logend.h``
-the end of a segment. ``logfs.records.layout`` and ``legacy`` describe the formats of batches.
+The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text, ``_plain.h``
+plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_json.h`` members,
+``_logend.h`` the end of a segment. ``layout`` and ``legacy`` describe the formats of batches.
 
 Renderings of one record, each ended by one LF:
 
@@ -43,8 +43,8 @@ Renderings of one record, each ended by one LF:
 
 Control batches and batches without records render to nothing. A record's timestamp is the batch's
 max timestamp if the LogAppendTime bit is set, else base timestamp + delta. Bytes that are read must
-not change during a call, and objects are used by one thread at a time: longer loops run without the
-GIL. Any bytes give a result or ``CorruptRecordError``.
+not change during a call, and objects are used by one thread at a time, a ``RecordSearch`` by several:
+longer loops run without the GIL. Any bytes give a result or ``CorruptRecordError``.
 """
 
 cimport cython
@@ -575,7 +575,6 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 
 
 # ---- the parts ----------------------------------------------------------------------------------
-
 include "_legacy.pxi"
 include "_search.pxi"
 include "_matching.pxi"
@@ -583,6 +582,7 @@ include "_decode.pxi"
 include "_producers.pxi"
 include "_index.pxi"
 include "_render.pxi"
+include "_matched_lines.pxi"
 include "_lines.pxi"
 include "_drafts.pxi"
 include "_encode.pxi"

@@ -1,8 +1,8 @@
 """Which records a query wants: by value, key, header and fields of JSON. Pure.
 
-A condition is checked twice. ``RecordMatcher.search`` leaves out nearly all other records in native
-code, by the bytes that a wanted record must contain. ``RecordMatcher.matches`` decides about the
-rest, where those bytes alone do not.
+``search_for`` makes a search of conditions. Native code leaves out nearly all other records, by the
+bytes that a wanted record must contain, and reads the fields of JSON. Python decides about the
+rest: regular expressions, and JSON in which those bytes do not say what it is.
 """
 
 import json
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from logfs.records._native import RecordSearch
-from logfs.records.record import Record
 
 _META = frozenset(b".^$*+?{[\\|()")
 _QUANTIFIERS = frozenset(b"*?{")
@@ -31,8 +30,15 @@ class FieldValue(NamedTuple):
     text: str
 
 
-class RecordMatcher:
-    """Decides which records a query wants; all of its conditions have to hold.
+def search_for(
+    patterns: Sequence[bytes] = (),
+    *,
+    ignores_case: bool = False,
+    keys: Sequence[bytes] = (),
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    fields: Sequence[FieldValue] = (),
+) -> RecordSearch:
+    """Return a search for the records for which all of these conditions hold.
 
     Args:
         patterns: Regular expressions, of which one is found in the value.
@@ -44,53 +50,37 @@ class RecordMatcher:
     Raises:
         ValueError: A pattern is not a regular expression; the message names it.
     """
+    compiled = [_compiled(pattern, ignores_case) for pattern in patterns]
+    found = [] if ignores_case else [needles_of(pattern) for pattern in patterns]
+    ranked: list[tuple[int, list[bytes]]] = []
+    if found and all(found):
+        group = [needle for needles in found for needle in needles]
+        ranked.append((min(map(len, group)), group))
+    # The backslash has no rank: few values contain one.
+    ranked += [(len(field.text), _needles_of_field(field)) for field in fields if field.text]
+    # The group whose shortest needle is the longest leaves out most.
+    _, needles = max(ranked, key=lambda one: one[0], default=(0, []))
+    is_plain = not ignores_case and all(_is_plain(pattern) for pattern in patterns)
+    # One group is searched for. If fields have given it, Python searches for a plain pattern, too.
+    is_decided = not patterns or (is_plain and needles == ranked[0][1])
+    native = [one for one in map(_native_field, fields) if one is not None]
 
-    def __init__(
-        self,
-        patterns: Sequence[bytes] = (),
-        *,
-        ignores_case: bool = False,
-        keys: Sequence[bytes] = (),
-        headers: Sequence[tuple[bytes, bytes]] = (),
-        fields: Sequence[FieldValue] = (),
-    ) -> None:
-        self._patterns = [_compiled(pattern, ignores_case) for pattern in patterns]
-        self._fields = fields
-        found = [] if ignores_case else [needles_of(pattern) for pattern in patterns]
-        ranked: list[tuple[int, list[bytes]]] = []
-        if found and all(found):
-            group = [needle for needles in found for needle in needles]
-            ranked.append((min(map(len, group)), group))
-        # The backslash has no rank: few values contain one.
-        ranked += [(len(field.text), _needles_of_field(field)) for field in fields if field.text]
-        # The group whose shortest needle is the longest leaves out most.
-        _, needles = max(ranked, key=lambda one: one[0], default=(0, []))
-        is_plain = not ignores_case and all(_is_plain(pattern) for pattern in patterns)
-        self._is_decided = is_plain and not fields
-        self._search = RecordSearch(needles, keys, headers)
-        self._has_search = bool(needles or keys or headers)
-
-    @property
-    def search(self) -> RecordSearch | None:
-        """What native code looks for; None if it cannot leave out any record."""
-        return self._search if self._has_search else None
-
-    def chosen(self, records: list[Record]) -> list[Record]:
-        """Return the wanted ones of records that ``search`` has taken."""
-        if self._is_decided:
-            return records
-        return [record for record in records if self._matches(record)]
-
-    def _matches(self, record: Record) -> bool:
-        value = record.value
-        if self._patterns and (
-            value is None or not any(pattern.search(value) for pattern in self._patterns)
-        ):
+    def confirm(value: bytes) -> bool:
+        if compiled and not any(pattern.search(value) for pattern in compiled):
             return False
-        if not self._fields:
+        if not fields:
             return True
         parsed = _parsed(value)
-        return all(_member(parsed, field.path) == field.text for field in self._fields)
+        return all(_member(parsed, field.path) == field.text for field in fields)
+
+    return RecordSearch(
+        needles,
+        keys,
+        headers,
+        native,
+        compiled[0].search if len(compiled) == 1 and not fields else confirm,
+        not is_decided or len(native) < len(fields),
+    )
 
 
 def needles_of(pattern: bytes) -> list[bytes]:
@@ -170,9 +160,21 @@ def _needles_of_field(field: FieldValue) -> list[bytes]:
     return [field.text.encode(errors="surrogateescape"), _ESCAPE]
 
 
-def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value
+def _native_field(field: FieldValue) -> tuple[tuple[bytes, ...], bytes] | None:
+    """Return a field for native code; None if it is not UTF-8, or has digits of another script."""
+    if any(name.isdecimal() and not name.isascii() for name in field.path):
+        return None
     try:
-        return json.loads(value or b"", parse_int=str, parse_float=str, parse_constant=str)
+        return tuple(name.encode() for name in field.path), field.text.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _parsed(value: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a JSON value in UTF-8 with numbers as they are written; None if it is none."""
+    try:
+        text = value.decode("utf-8-sig")
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         return None
 

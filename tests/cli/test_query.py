@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import logfs
-from logfs import NewRecord
+from logfs import NewRecord, open_store
 from logfs.cli.record_query import moment_of
 from logfs.errors import BadSelectorError
 from logfs.log.reading.address import Ago, AtOffset, Moment, Point
@@ -185,3 +185,30 @@ def test_chosen_records_are_followed_through_a_mount(mounted: Mounted) -> None:
             store.partition("orders").append_many([b"fine", b"error x", b"error 2"])
             assert follower.stdout.readline() == b"error 2\n"
             follower.terminate()
+
+
+@pytest.mark.parametrize("name", ["cat", "tail"])
+def test_an_option_level_is_told_to_be_a_field(logfs: Call, data: Path, name: str) -> None:
+    outcome = logfs(name, "--level", "error", data)
+    assert outcome.status == 2
+    (error,) = outcome.errors
+    assert "no such option --level; for records whose value is JSON: --field level=error" in error
+    assert "--level" not in logfs(name, "--help").out.decode().replace("--isolation-level", "")
+
+
+@pytest.mark.parametrize("view", ["text", "tsv", "jsonl"])
+def test_one_large_partition_is_searched_in_its_order(
+    logfs: Call, tmp_path: Path, view: str
+) -> None:
+    path = tmp_path / "large"
+    path.mkdir()
+    values = [b"%d %s" % (n, b"x" * 1000) for n in range(20_000)]
+    with open_store(path) as store:
+        store.create_topic("t")
+        for begin in range(0, len(values), 100):
+            store.partition("t").append_many(map(NewRecord, values[begin : begin + 100]))
+    outcome = logfs("cat", "--view", view, "--grep", "7 x", path / "t" / "0")
+    everything = logfs("cat", f"{path}/t/0" + ("" if view == "text" else f".{view}"))
+    wanted = [line for line in everything.out.splitlines() if b"7 x" in line]
+    assert outcome.out.splitlines() == wanted
+    assert len(wanted) == 2000

@@ -1,0 +1,181 @@
+"""Records that a query wants as the lines of a view, without an object for each.
+
+One thread reads a window of the log after the other. Others search them meanwhile, if there is
+enough to search and native code can do it alone; the lines come in the order of the log.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import NamedTuple
+
+from logfs.errors import CorruptRecordError
+from logfs.log.reading.lookup import offset_hint
+from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.segments.batches import Window
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.records._native import RecordSearch, matched_lines
+from logfs.records.compression import decompress
+from logfs.types import Closeable, IsolationLevel, View
+
+_WINDOW_BYTES = 2 << 20
+_THREADS = 2
+_FEW_WINDOWS = 4
+"""Starting threads takes longer than they would save with less than that."""
+
+
+_Found = tuple[bytes, int, int]
+
+
+class _Searched(NamedTuple):
+    """A window and what is found in it: lines, where the search ended, and the offset there."""
+
+    window: Window
+    found: "Future[_Found] | _Found"
+
+
+class LineReader(Closeable):
+    """Reads the records that a search takes. One user at a time.
+
+    Args:
+        offset: Where to begin; one that is not kept any more means the next that is.
+        search: Which records to take.
+        view: The form of the lines.
+        window_bytes: How much of a log is searched at a time, unless a batch is larger.
+        threads: How many search, if there is enough for them.
+
+    Attributes:
+        offset: Every record before it that is kept and seen has been searched, and returned if it
+            is wanted.
+    """
+
+    def __init__(  # noqa: PLR0913 - what is read, and how
+        self,
+        snapshot: Callable[[], Snapshot],
+        offset: int,
+        level: IsolationLevel,
+        search: RecordSearch,
+        view: View,
+        *,
+        window_bytes: int = _WINDOW_BYTES,
+        threads: int = _THREADS,
+    ) -> None:
+        self.offset = offset
+        self._snapshot = snapshot
+        self._level = level
+        self._search = search
+        self._view = view
+        self._window_bytes = window_bytes
+        self._most_threads = min(threads, _processors()) if search.is_native else 1
+        self._segment: Segment | None = None
+        self._position = 0
+        self._free: list[Window] = []
+        self._ahead = deque[_Searched]()
+        self._threads: Executor | None = None
+
+    def read(self, stop: int) -> bytes:
+        """Return the next lines, those of one window; nothing only at ``stop`` or at the end.
+
+        Raises:
+            CorruptRecordError: The next batch is damaged; ``offset`` is before it.
+            FileNotFoundError: Another process has just removed or replaced a file: the snapshot
+                is out of date.
+        """
+        while True:
+            snapshot = self._snapshot()
+            end = min(stop, snapshot.visible_end(self._level).offset)
+            self.offset = max(self.offset, snapshot.start.offset)
+            if self.offset >= end:
+                return b""
+            if lines := self._read_some(snapshot, end):
+                return lines
+
+    def close(self) -> None:
+        """Wait for the threads and end them."""
+        self._drop_ahead()
+        if self._threads is not None:
+            self._threads.shutdown()
+
+    def _read_some(self, snapshot: Snapshot, end: int) -> bytes:
+        """Search what one window holds; nothing if that has no wanted record, or at a border."""
+        number = max(snapshot.index_of_offset(self.offset), 0)
+        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
+        if self.offset >= next_offset:
+            self.offset = snapshot.segments[number + 1].base_offset
+            return b""
+        if segment is not self._segment:  # one that was cut or compacted is another one
+            self._drop_ahead()
+            self._position = offset_hint(segment, self.offset, file_end)
+            self._segment = segment
+        try:
+            self._look_ahead(snapshot, number, end)
+            if not self._ahead:
+                self.offset = next_offset  # what was here has been compacted away
+                return b""
+            return self._take()
+        except CorruptRecordError as error:
+            self._drop_ahead()
+            self._segment = None
+            raise CorruptRecordError(
+                f"{segment.name}: offset {self.offset} or what follows it cannot be read: {error}",
+                self._position,
+                segment.name,
+            ) from None
+
+    def _look_ahead(self, snapshot: Snapshot, number: int, end: int) -> None:
+        """Read windows and have them searched, until enough are; raise for the first one only."""
+        segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
+        aborted = b""
+        if self._level is IsolationLevel.READ_COMMITTED and snapshot.aborted:
+            aborted = transaction_table(snapshot.aborted_in(number))
+        is_large = file_end - self._position >= _FEW_WINDOWS * self._window_bytes
+        if self._threads is None and is_large and self._most_threads > 1:
+            self._threads = _new_threads(self._most_threads)
+        most = 1 if self._threads is None else self._most_threads + 1
+        while len(self._ahead) < most and self._position < file_end:
+            window = self._free.pop() if self._free else Window()
+            try:
+                window.load(segment.files().log, self._position, file_end, self._window_bytes, True)
+            except (CorruptRecordError, OSError):
+                if self._ahead:
+                    return
+                raise
+            self._position = window.file_end
+            search = partial(self._find, window, self.offset, end, aborted)
+            found = search() if self._threads is None else self._threads.submit(search)
+            self._ahead.append(_Searched(window, found))
+
+    def _find(self, window: Window, first: int, end: int, aborted: bytes) -> _Found:
+        return matched_lines(
+            window.buffer, 0, window.stop, first, end, decompress, aborted, self._search, self._view
+        )
+
+    def _take(self) -> bytes:
+        """Return the lines of the first window."""
+        window, found = self._ahead.popleft()
+        lines, at, self.offset = found.result() if isinstance(found, Future) else found
+        self._free.append(window)
+        if at < window.stop:  # damage, or the end
+            self._drop_ahead()
+            self._position = window.file_position + at
+        return lines
+
+    def _drop_ahead(self) -> None:
+        while self._ahead:
+            window, found = self._ahead.popleft()
+            if isinstance(found, Future) and not found.cancel():
+                found.exception()  # waits
+            self._free.append(window)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _new_threads(count: int) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor  # only here: it takes long to import
+
+    return ThreadPoolExecutor(count)
