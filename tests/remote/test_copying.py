@@ -3,6 +3,7 @@
 import pytest
 
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.log.tiering import heads
 from logfs.types import View
 from tests.log.support import text_of
 from tests.remote.fakestore import FakeStore
@@ -83,8 +84,8 @@ def test_the_head_of_another_directory_is_refused() -> None:
         other.tiering.begin()
 
 
-@pytest.mark.expect_log("another one than in the data directory")
-def test_a_head_that_names_another_segment_stops_everything() -> None:
+def diverged_pair() -> tuple[TieredBench, TieredBench]:
+    """Return a directory that has copied its segments, and a copy of it with other records."""
     bench = TieredBench(disk=None, objects=FakeStore())
     bench.fill(8)
     before = bench.disk.after_kill()
@@ -94,8 +95,56 @@ def test_a_head_that_names_another_segment_stops_everything() -> None:
     other.write(*(b"other %d xxxxxxxxxxxxxxxxxxxxxxx" % n for n in range(60)))
     other.log.flush()
     other.log.maintain()
+    return bench, other
+
+
+@pytest.mark.expect_log("another one than in the data directory")
+def test_a_head_that_names_another_segment_stops_everything() -> None:
+    _, other = diverged_pair()
     with pytest.raises(DivergedError):
         other.tiering.copy(no_throttle)
     with pytest.raises(DivergedError):
         other.tiering.drop(other.now_ms)
     assert not [name for name in other.names() if "deleted" in name]
+
+
+@pytest.mark.expect_log("another one than in the data directory")
+def test_a_copy_with_other_records_does_not_stop_the_first_directory() -> None:
+    bench, other = diverged_pair()
+    with pytest.raises(DivergedError):
+        other.tiering.copy(no_throttle)
+    bench.fill(40, first=48)
+    assert bench.tiering.copy(no_throttle)
+
+
+@pytest.mark.expect_log("another one than in the data directory")
+def test_the_log_is_compared_again_after_the_store_failed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heads, "MOST_ENTRIES", 4)  # the others are in objects of their own
+    bench, other = diverged_pair()
+    named = bench.head.tables, bench.head.entries
+    bench.objects.fail_next("get", "*table*")
+    with pytest.raises(OSError, match="injected"):
+        other.tiering.work(no_throttle, other.now_ms)
+    with pytest.raises(DivergedError):
+        other.tiering.work(no_throttle, other.now_ms)
+    assert (bench.head.tables, bench.head.entries) == named
+
+
+def test_a_copy_goes_on_after_a_full_disk_kept_it_from_noting_segments() -> None:
+    bench = TieredBench()
+    bench.fill(40)
+    bench.tiering.copy(no_throttle)
+    before = bench.disk.after_kill()
+    before.remove("t-0/logfs.tiered")  # a backup from before the copy
+    other = TieredBench(disk=before, objects=bench.objects)
+    other.disk.space_bytes = other.disk.used_bytes
+    with pytest.raises(OSError, match="No space"):
+        other.tiering.copy(no_throttle)
+    other.disk.space_bytes = None
+    text = text_of(other.log)
+    other.tier_all()
+    assert len(other.local_names(".log")) == 1
+    assert text_of(other.log) == text
+    assert len({entry.base_offset for entry in other.head.entries}) == len(other.head.entries)

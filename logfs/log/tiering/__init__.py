@@ -11,7 +11,8 @@
 
 A crash at any step leaves objects that no head names, never a head that names what is not there.
 
-    a copy        1 fence: swap the head with the next epoch, once per daemon and partition
+    a copy        1 compare the head with the log, then fence: swap the head with the next epoch;
+                    once per daemon and partition
                   2 put .log and .indexes under a new segment id
                   3 swap the head with the entries of all segments that are complete
                   4 note them in logfs.tiered

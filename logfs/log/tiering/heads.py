@@ -91,11 +91,18 @@ class HeadWriter:
         """The epoch of this writer; 0 before ``fence``."""
         return self._epoch
 
-    def fence(self, first: FirstFacts, *, takes_over: bool = False) -> Head:
+    def fence(
+        self,
+        first: FirstFacts,
+        *,
+        check: Callable[[Head], object] | None = None,
+        takes_over: bool = False,
+    ) -> Head:
         """Own the partition: swap its head with the next epoch, or create the first one.
 
         Args:
             first: The facts if there is no head yet.
+            check: Called with the head before it is written; if it raises, no writer is fenced.
             takes_over: Fence another data directory as well; see ``logfs remote take-over``.
 
         Returns:
@@ -129,6 +136,8 @@ class HeadWriter:
                     writer=self.writer,
                     config=first.config,
                 )
+            if check is not None:
+                check(head)
             if self._put(head, is_new=found is None):
                 self._epoch = head.epoch
                 return self.head()

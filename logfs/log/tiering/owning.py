@@ -1,7 +1,7 @@
 """What one process does with one partition of the store: copies, drops, removes.
 
     tiering = PartitionTiering(log, store, writer, new_id)
-    tiering.begin()                 # once: fences other writers, compares the head with the log
+    tiering.begin()                 # once: compares the head with the log, fences other writers
     tiering.copy(throttle)          # all segments that can be copied
     tiering.drop(now_ms)
     tiering.remove(now_ms)
@@ -72,6 +72,7 @@ class PartitionTiering:
         self.store = store
         self.problem: RemoteStorageError | None = None
         self.status = log.state.remote or RemoteStatus(store.url)
+        self._is_begun = False
         self._is_over = False
         self._new_id = new_id
         self._place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
@@ -114,7 +115,7 @@ class PartitionTiering:
                     self._make_room()
                     self.copy(throttle)
             finally:
-                if self._writer.epoch and self.problem is None:
+                if self._is_begun and self.problem is None:
                     self.drop(now_ms)  # also on a full disk
         self.remove(now_ms)
 
@@ -144,16 +145,27 @@ class PartitionTiering:
         """
         if self.problem is not None:
             raise self.problem
-        if self._writer.epoch:
+        if self._is_begun:
             return
         log = self.log
         self.status.epoch = 0
         config = read_properties(log.disk, log.directory)
         first = FirstFacts(self._place.topic_id, log.generation, start_of(log), config)
-        head = self._writer.fence(first, takes_over=takes_over)
+        added: list[TieredEntry] = []
+
+        def compare(head: Head) -> None:
+            added[:] = self._compared(head)
+
         with self._noting_problems():
-            self._compare(head)
+            if self._writer.epoch:  # owned, but the segments could not be noted
+                head = self._writer.head()
+                compare(head)
+            else:
+                # Compared before: a copy with other records must not fence its original.
+                head = self._writer.fence(first, check=compare, takes_over=takes_over)
+            self._note(added)
         self.status.epoch = head.epoch
+        self._is_begun = True
 
     def copy(self, throttle: Throttle) -> int:
         """Copy the segments that can be copied, oldest first; returns how many.
@@ -264,8 +276,8 @@ class PartitionTiering:
         segment_id = self._new_id()
         return put_segment(self.log, wanted, self.store, self._place, segment_id, throttle)
 
-    def _compare(self, head: Head) -> None:
-        """See that the store and the log agree; note segments that only the head names."""
+    def _compared(self, head: Head) -> list[TieredEntry]:
+        """See that the store and the log agree; returns the segments that only the head names."""
         log, tier = self.log, self.tier
         source = f"{self.store.url}/{self._place.head}"
         if head.generation != log.generation:
@@ -294,7 +306,7 @@ class PartitionTiering:
                 )
             check_same(describe_local(log, segments[base_offset], entry), entry, source)
             added.append(entry)
-        self._note(added)
+        return added
 
     def _named(self, head: Head) -> list[TieredEntry]:
         """Return the entries of a head; those of tables only if some are not noted."""
