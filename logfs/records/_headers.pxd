@@ -114,6 +114,7 @@ cdef extern from "_plain.h" nogil:
     void lf_add_plain(
         const lf_plain *, const uint8_t *, int64_t, int64_t, lf_decades *, lf_lens *)
     int64_t lf_text_run(const uint8_t **, const uint8_t *, int64_t *, uint8_t *, int64_t, int64_t *)
+    int64_t lf_text_length_run(const uint8_t **, const uint8_t *, int64_t *)
     void lf_measure_run(const uint8_t **, const uint8_t *, int64_t *, const lf_frame *, lf_lens *)
     int64_t lf_json_length(const uint8_t *, int64_t, lf_counts)
 

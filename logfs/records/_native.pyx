@@ -12,6 +12,7 @@ each uses only parts above it in this table:
     _producers        find_produced                       batches with a producer id
     _index            IndexBuilder                        the entries of the indexes of a segment
     _render, _matched_lines        Renderer, matched_lines  batches to the bytes of a view
+    _marks            BatchMarks                          places inside a large batch
 
     writing
     _lines, _drafts, _encode       encode_lines, encode_records   lines and records to batches
@@ -50,11 +51,9 @@ longer loops run without the GIL. Any bytes give a result or ``CorruptRecordErro
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.object cimport PyObject
-from cpython.pycapsule cimport PyCapsule_New
-from cpython.ref cimport Py_XDECREF
+from cpython cimport PyCapsule_New, PyObject, Py_XDECREF
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from logfs.records._headers cimport *
@@ -583,6 +582,7 @@ include "_producers.pxi"
 include "_index.pxi"
 include "_render.pxi"
 include "_matched_lines.pxi"
+include "_marks.pxi"
 include "_lines.pxi"
 include "_drafts.pxi"
 include "_encode.pxi"

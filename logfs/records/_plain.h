@@ -217,6 +217,22 @@ static inline void lf_add_plain(
     lf_add_span(r->value, r->value_n, end, lens);
 }
 
+/* Passes over records as long as they are plain; at and left move after the last of them. Returns the
+   length of their rendering as text. */
+static inline int64_t lf_text_length_run(const uint8_t **at, const uint8_t *end, int64_t *left) {
+    const uint8_t *p = *at;
+    int64_t n = *left, sum = 0;
+    lf_plain r;
+    while (n > 0 && end - p >= LF_PLAIN_RECORD_ROOM && lf_take_plain(p, end, &r)) {
+        sum += 1 + (r.value_n > 0 ? r.value_n : 0);
+        p = r.end;
+        n--;
+    }
+    *at = p;
+    *left = n;
+    return sum;
+}
+
 /* Adds up the lengths of the renderings of records as long as they are plain and lie before
    stop_offset. at and left move after the last of them. */
 static inline void lf_measure_run(

@@ -12,7 +12,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
-from logfs.log.segments.batches import LOOKUP_BYTES, BatchWalk, read_exactly
+from logfs.log.segments.batches import LOOKUP_BYTES, BatchWalk, Window, read_exactly
 from logfs.log.segments.segment import Segment
 from logfs.records._native import first_offset, header_ok, measure
 from logfs.records.compression import Buffer, decompress
@@ -129,6 +129,37 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
             for window in BatchWalk(log, position, file_end, LOOKUP_BYTES):
                 return first_offset(window.buffer, 0, window.stop)
     return base_offset_of(head)
+
+
+def explain(
+    error: CorruptRecordError, segment: Segment, ends: Positions, next_offset: int, file_end: int
+) -> None:
+    """Add the file, and the offset at which reading goes on, to what ends a read of a segment.
+
+    Args:
+        error: With the position of the batch.
+        segment: The segment.
+        ends: Positions at which it ends.
+        next_offset: The offset after its last one.
+        file_end: Bytes of its ``.log`` that hold batches.
+    """
+    error.name_file(segment.name)
+    if error.file == segment.name and error.position is not None:
+        with contextlib.suppress(CorruptRecordError, OSError):
+            error.next_offset = offset_after(segment, error.position, ends, next_offset, file_end)
+
+
+def placed(
+    error: CorruptRecordError, segment: Segment | None, window: Window
+) -> CorruptRecordError:
+    """Return an error that a renderer raised with the file and the bytes of the batch."""
+    begin = error.position or 0
+    position = window.file_position + begin
+    size = int.from_bytes(window.buffer[begin + 8 : begin + 12], "big", signed=True) + 12
+    if not 0 < size <= window.stop - begin:
+        size = window.stop - begin
+    name = None if segment is None else segment.name
+    return CorruptRecordError(f"{name} at byte {position}: {error}", position, name, size)
 
 
 def _is_usable(entries: Entries, number: int, corrupt: int, end: TextEntry) -> bool:

@@ -12,8 +12,6 @@ A record that a reader has begun is read to its end even if it is removed meanwh
 the window. A reader that frees its window inside a record keeps the segment's file open.
 """
 
-import contextlib
-import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,7 +22,10 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
-from logfs.log.reading.after_damage import agrees_with_log, offset_after, place_after
+from logfs.log.reading.after_damage import agrees_with_log, explain, place_after, placed
+from logfs.log.reading.marked import MarkedBatch, MarkedBatches
+from logfs.log.reading.places import RecordPlace
+from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -35,37 +36,6 @@ from logfs.types import IsolationLevel, Positions, View
 _NO_STOP = 2**63 - 1
 _HOP_BYTES = 128 * 1024
 """A hole of aborted records up to this length is walked through: a look-up would take longer."""
-
-
-_ENDS_THE_READ = frozenset({errno.EAGAIN, errno.EINTR})
-
-
-def comes_again(error: OSError) -> bool:
-    """Whether a read can leave an error to the next read: the disk or the store has failed.
-
-    An interrupted wait, or one that is not allowed, ends the read at once.
-    """
-    return error.errno not in _ENDS_THE_READ
-
-
-class WouldBlockError(Exception):
-    """Where aborted records lie is not known yet, and finding out may wait for the disk."""
-
-
-class _Place(NamedTuple):
-    """Where a reader was inside a record when it freed its window.
-
-    Attributes:
-        log: The file; it stays open, so the record can be read after its segment was removed.
-        file_end: A file position at which a later batch ends.
-        delivered: Bytes of the record's rendering that were read.
-    """
-
-    log: File
-    file_position: int
-    file_end: int
-    offset: int
-    delivered: int
 
 
 class PlainPlace(NamedTuple):
@@ -118,7 +88,9 @@ class TextReader:
         self._window = Window()
         self._segment: Segment | None = None
         self._log: File | None = None
-        self._place: _Place | None = None
+        self._place: RecordPlace | None = None
+        self._marked = MarkedBatches(view)
+        self._wanted = 0
         self._run_end = _NO_STOP
         self._truncations = 0
         self.may_block = may_block
@@ -212,6 +184,7 @@ class TextReader:
         ):
             self._follow(self._snapshot())
         done, room = 0, min(len(out), stop - self.position)
+        self._wanted = room
         while done < room:
             try:
                 got = self._read_some(out, done, room)
@@ -241,8 +214,9 @@ class TextReader:
 
     @property
     def buffer_bytes(self) -> int:
-        """How much memory the window and the records taken out of it take."""
-        return len(self._window.buffer) + self._renderer.buffer_bytes
+        """How much memory is kept between two reads."""
+        window, renderer = self._window, self._renderer
+        return len(window.buffer) + renderer.buffer_bytes + self._marked.memory_bytes
 
     def rest(self) -> None:
         """Free buffers that are larger than a look-up needs; the position stays."""
@@ -255,9 +229,9 @@ class TextReader:
         """Free the buffers; the position stays, and the rest of a begun record stays readable."""
         renderer, window = self._renderer, self._window
         if self._place is None and self._log is not None and self.is_inside_record:
-            self._place = _Place(
+            self._place = RecordPlace(
                 self._log,
-                window.file_position + renderer.batch_position,
+                window.file_place(renderer.batch_position),
                 window.file_end,
                 renderer.next_offset,
                 renderer.delivered,
@@ -266,6 +240,7 @@ class TextReader:
             self._leave_segment()
         self._window = Window()
         self._renderer = Renderer(self._view, decompress)
+        self._marked.clear()
 
     def plain_place(self, position: int) -> PlainPlace | None:
         """Return the place of a position if it is where this reader is, or the end of the log.
@@ -283,12 +258,12 @@ class TextReader:
         segment, window, renderer = self._segment, self._window, self._renderer
         if segment is None or self._log is None or position != self.position or segment.has_gaps:
             return None
-        index = _index_of(snapshot, segment)
+        index = snapshot.index_of_segment(segment)
         if index < 0 or snapshot.truncations != self._truncations or self._run_end != _NO_STOP:
             return None
-        begin = window.file_position + renderer.batch_position
-        numbers = (begin, window.file_end, renderer.batch_delivered, int(is_inside))
-        if not renderer.is_in_batch:
+        begin = window.file_place(renderer.batch_position)
+        numbers = (begin, window.file_end, self._batch_delivered, int(is_inside))
+        if not (renderer.is_in_batch or window.is_cut):
             numbers = (begin, begin, 0, 0)
         file_end = snapshot.end_of(index)[2]
         if begin >= file_end and index < last:
@@ -307,7 +282,7 @@ class TextReader:
         begin, end, delivered, is_inside = numbers
         self.position += size
         if is_inside and self._log is not None:
-            self._place = _Place(self._log, begin, end, 0, delivered)
+            self._place = RecordPlace(self._log, begin, end, 0, delivered)
         else:
             self._leave_segment()
 
@@ -333,11 +308,11 @@ class TextReader:
         try:
             got = self._renderer.render(out, start, limit)
         except CorruptRecordError as error:
-            raise self._placed(error) from None
+            raise placed(error, self._segment, self._window) from None
         self.position += got
         return got
 
-    def _return_to(self, place: _Place) -> bool:
+    def _return_to(self, place: RecordPlace) -> bool:
         """Go back into a record whose batch is no longer in memory; False if it would block."""
         try:
             if not self._load(place.log, place.file_position, place.file_end, LOOKUP_BYTES):
@@ -396,7 +371,7 @@ class TextReader:
         if snapshot.truncations != self._truncations:
             self._leave_after_record()
         elif self._hides_aborted and snapshot.aborted is not self._aborted:
-            index = _index_of(snapshot, self._segment)
+            index = snapshot.index_of_segment(self._segment)
             if index < 0:
                 self._leave_after_record()  # deleted, or compacted
             else:
@@ -436,6 +411,24 @@ class TextReader:
 
     def _enter(self, segment: Segment, length: int, ends: Positions, file_end: int) -> bool:
         """Go to a place in a segment, given as the length of what is before it."""
+        if segment.has_gaps:
+            return self._enter_by_index(segment, length, ends, file_end)
+        batch = self._marked.find(segment, self._truncations, length)
+        if batch is not None:
+            if self._enter_part(segment, batch, length):
+                return True
+            if self.would_block:
+                return False
+        if not self._enter_by_index(segment, length, ends, file_end):
+            return False
+        renderer = self._renderer
+        start = length - (renderer.batch_delivered if renderer.is_in_batch else 0)
+        self._marked.note(start, self._window, renderer.batch_position)
+        return True
+
+    def _enter_by_index(
+        self, segment: Segment, length: int, ends: Positions, file_end: int
+    ) -> bool:
         view = self._view
         entries = segment.files().text_entries()
         number = textindex.count_text_positions_up_to(entries, view, length)
@@ -467,6 +460,24 @@ class TextReader:
                 if place is None or place.lengths[view] > length:
                     raise
                 entry, is_loaded = place, False
+        self._segment = segment
+        return True
+
+    def _enter_part(self, segment: Segment, batch: MarkedBatch, length: int) -> bool:
+        """Go to a place in a batch that has marks; False if it would block, or has changed."""
+        marks, log = batch.marks, segment.files().log
+        if marks is None:
+            return False
+        part = (marks, *marks.around(length - batch.start, self._wanted))
+        try:
+            if not self._window.load_part(log, batch.file_position, part, self.may_block):
+                self.would_block = self._waits_for_disk = True
+                return False
+        except CorruptRecordError:
+            self._marked.clear()
+            return False
+        self._loaded(log)
+        self._renderer.skip(length - batch.start - self._window.passed)
         self._segment = segment
         return True
 
@@ -504,7 +515,7 @@ class TextReader:
                 self._renderer.skip_to_offset(begin)
                 rest -= self._renderer.skip(rest)
             except CorruptRecordError as error:
-                raise self._placed(error, segment) from None
+                raise placed(error, segment, self._window) from None
             if rest == 0 and not self._renderer.exhausted:
                 return True
             if not self._renderer.exhausted:
@@ -526,22 +537,40 @@ class TextReader:
         if not window.load(log, position, file_end, chunk, self.may_block):
             self.would_block = self._waits_for_disk = True
             return False
-        self._waits_for_disk, self._log = False, log
-        self._renderer.load(window.buffer, 0, window.stop)
+        self._loaded(log)
         return True
+
+    def _load_rest(self, log: File, file_end: int) -> bool:
+        """Load the batch of which a part was read, and go on in it; False if it would block."""
+        delivered = self._batch_delivered
+        if not self._load(log, self._window.file_position, file_end, SEQUENTIAL_BYTES):
+            return False
+        try:
+            self._renderer.skip(delivered)
+        except CorruptRecordError:
+            self._leave_segment()
+            raise
+        return True
+
+    def _loaded(self, log: File) -> None:
+        self._waits_for_disk, self._log = False, log
+        self._renderer.load(self._window.buffer, 0, self._window.stop)
 
     def _advance(self) -> bool:
         """Go on after a window or a segment; False at a hole, at the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
-        index = -1 if segment is None else _index_of(snapshot, segment)
+        index = -1 if segment is None else snapshot.index_of_segment(segment)
         if segment is None or index < 0 or snapshot.truncations != self._truncations:
             self._leave_segment()
             return self._locate()
         ends, _, file_end = snapshot.end_of(index)
-        if self._window.file_end < file_end:
+        window = self._window
+        if window.is_cut or window.file_end < file_end:
             try:
                 log = self._log or segment.files().log
-                return self._load(log, self._window.file_end, file_end, SEQUENTIAL_BYTES)
+                if window.is_cut:
+                    return self._load_rest(log, file_end)
+                return self._load(log, window.file_end, file_end, SEQUENTIAL_BYTES)
             except FileNotFoundError:
                 self._leave_segment()
                 return self._locate()  # it has just been compacted or deleted
@@ -550,40 +579,19 @@ class TextReader:
             raise CorruptRecordError(
                 f"{segment.name}: its records end at position {self.position}, "
                 f"expected {ends[self._view]}: run logfs verify",
-                self._window.file_end,
+                window.file_end,
                 segment.name,
             )
         return self._locate()
 
+    @property
+    def _batch_delivered(self) -> int:
+        """Length of what is before the next byte in the batch that was entered."""
+        return self._window.passed + self._renderer.batch_delivered
+
     def _explain(self, error: CorruptRecordError) -> None:
         """Add the file, and the offset at which reading goes on, to what ends a read."""
-        snapshot, view = self._snapshot(), self._view
-        index = snapshot.index_of_position(view, self.position)
-        if index < 0 or error.position is None:
-            return
-        segment, (ends, next_offset, file_end) = snapshot.segments[index], snapshot.end_of(index)
-        error.name_file(segment.name)
-        if error.file == segment.name:
-            with contextlib.suppress(CorruptRecordError, OSError):
-                error.next_offset = offset_after(
-                    segment, error.position, ends, next_offset, file_end
-                )
-
-    def _placed(
-        self, error: CorruptRecordError, segment: Segment | None = None
-    ) -> CorruptRecordError:
-        """Name the file and the bytes of an error that a renderer raised."""
-        found, window = segment or self._segment, self._window
-        begin = error.position or 0
-        position = window.file_position + begin
-        size = int.from_bytes(window.buffer[begin + 8 : begin + 12], "big", signed=True) + 12
-        if not 0 < size <= window.stop - begin:
-            size = window.stop - begin
-        name = None if found is None else found.name
-        return CorruptRecordError(f"{name} at byte {position}: {error}", position, name, size)
-
-
-def _index_of(snapshot: Snapshot, segment: Segment) -> int:
-    """Return the index of a segment; -1 if it was deleted or replaced before the snapshot."""
-    index = snapshot.index_of_offset(segment.base_offset)
-    return index if index >= 0 and snapshot.segments[index] is segment else -1
+        snapshot = self._snapshot()
+        index = snapshot.index_of_position(self._view, self.position)
+        if index >= 0 and error.position is not None:
+            explain(error, snapshot.segments[index], *snapshot.end_of(index))

@@ -15,10 +15,16 @@ from typing import NamedTuple
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.segments.segment import Segment
-from logfs.records._native import IndexBuilder, aborted_ranges, find_offset
+from logfs.records._native import BatchMarks, IndexBuilder, aborted_ranges, find_offset
 from logfs.records.batch import BatchHeader, decode_header, decode_records
 from logfs.records.compression import Buffer
-from logfs.records.layout import NO_OFFSET, SHORTEST_BATCH_BYTES, UP_TO_MAGIC_BYTES, size_of
+from logfs.records.layout import (
+    HEADER_BYTES,
+    NO_OFFSET,
+    SHORTEST_BATCH_BYTES,
+    UP_TO_MAGIC_BYTES,
+    size_of,
+)
 from logfs.records.record import Record
 
 SEQUENTIAL_BYTES = 512 * 1024
@@ -36,23 +42,45 @@ CHUNK_BYTES = 1024 * 1024
 class Window:
     """A buffer that holds the bytes ``[file_position, file_position + stop)`` of a log.
 
+    Or a part of the records of one batch, as a batch; see ``load_part``.
+
     Attributes:
         buffer: The bytes; those after ``stop`` mean nothing.
         file_position: Where in the ``.log`` the buffer begins.
         stop: Number of bytes, whole batches only.
     """
 
-    __slots__ = ("buffer", "file_position", "stop")
+    __slots__ = ("_part", "buffer", "file_position", "stop")
 
     def __init__(self) -> None:
         self.buffer = bytearray()
         self.file_position = 0
         self.stop = 0
+        self._part: tuple[BatchMarks, int, int] | None = None
 
     @property
     def file_end(self) -> int:
         """File position after the last batch."""
-        return self.file_position + self.stop
+        if self._part is None:
+            return self.file_position + self.stop
+        marks = self._part[0]
+        return self.file_position + marks.at(marks.last)
+
+    def file_place(self, at: int) -> int:
+        """Return the file position of a batch at a position of the buffer, or of its end."""
+        if self._part is None or not at:
+            return self.file_position + at
+        return self.file_position if self.is_cut else self.file_end
+
+    @property
+    def passed(self) -> int:
+        """Length of the rendering of the records of the first batch that are not held."""
+        return 0 if self._part is None else self._part[0].before(self._part[1])
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the batch has records after those that are held."""
+        return self._part is not None and self._part[2] < self._part[0].last
 
     def load(self, log: File, position: int, file_end: int, chunk: int, may_block: bool) -> bool:
         """Read whole batches from ``position`` on, at least one and about ``chunk`` bytes.
@@ -94,6 +122,34 @@ class Window:
         if len(buffer) > _MOST_KEPT_BYTES >= max(size, stop):
             buffer = buffer[: max(size, stop)]  # gives back the memory of a large batch before it
         self.buffer, self.file_position, self.stop = buffer, position, stop
+        self._part = None
+        return True
+
+    def load_part(
+        self, log: File, position: int, part: tuple[BatchMarks, int, int], may_block: bool
+    ) -> bool:
+        """Read the records between two marks of the batch at ``position``.
+
+        Args:
+            part: The marks of the batch, and the numbers of the two.
+            may_block: See ``load``.
+
+        Returns:
+            See ``load``.
+
+        Raises:
+            CorruptRecordError: They are not the bytes that were marked.
+        """
+        marks, first, last = part
+        begin, end = marks.at(first), marks.at(last)
+        size = HEADER_BYTES + end - begin
+        buffer = self._room(size)
+        if not _fill(log, buffer, HEADER_BYTES, size, position + begin - HEADER_BYTES, may_block):
+            return False
+        if not marks.make_batch(buffer, first, last):
+            raise CorruptRecordError(f"the batch at byte {position} has changed", position)
+        self.buffer, self.file_position, self.stop = buffer, position, size
+        self._part = part
         return True
 
     def take_buffer(self) -> bytearray:
@@ -137,6 +193,7 @@ class BatchWalk(Window):
         self.position = position
         self.buffer = bytearray()
         self.file_position = self.stop = 0
+        self._part = None
 
     def __iter__(self) -> Iterator[Window]:
         """Read window after window; raise CorruptRecordError without a whole batch."""

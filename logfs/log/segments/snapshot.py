@@ -143,6 +143,11 @@ class Snapshot(NamedTuple):
         """Return the index of the last segment whose base offset is <= ``offset``; -1 if none."""
         return bisect_right(self.segments, offset, key=_base_offset) - 1
 
+    def index_of_segment(self, segment: Segment) -> int:
+        """Return the index of a segment; -1 if it was deleted or replaced before the snapshot."""
+        index = self.index_of_offset(segment.base_offset)
+        return index if index >= 0 and self.segments[index] is segment else -1
+
     def index_of_position(self, view: View, position: int) -> int:
         """Return the index of the last segment that begins at or before a position; -1 if none."""
         return bisect_right(self.segments, position, key=_BASE_OF[view]) - 1
