@@ -1,13 +1,16 @@
 """How fast is a growing name whose log is in the page cache: by ``cat``, and in small pieces."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from random import Random
 
 from benchmarks.data import write_lines
 from benchmarks.mounts import mount_c_floor, mount_floor, mount_logfs
-from benchmarks.results import Budget, Row, at_least, compare, rates
-from benchmarks.runner import Bench, alternate, shell_run, timed_shell
+from benchmarks.results import Budget, Row, Samples, at_least, at_most, compare, rates
+from benchmarks.runner import Bench, alternate, percentile, shell_run, timed_shell
 
 _CAT = 'exec cat "$1" > /dev/null'
 _AWK = """exec awk 'END { print NR }' "$1" > /dev/null"""
@@ -18,6 +21,8 @@ _SMALL = (
 )
 """Programs that read few KiB at a time: each read is a request."""
 _PAIRS = 5
+_PIECE = 4096
+_READS = 1000
 _PAUSE_S = 0.2
 
 
@@ -36,9 +41,61 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield _measure("cat of a growing name", _CAT, in_c, at_least(0.55, "x C floor"), bench.pairs)
     yield _in_large_pieces(bench, names)
     yield from _in_small_pieces(bench, names, "a growing name")
+    yield from _beside_no_native(bench, source, partition)
     mount.stop()
     mount_logfs(bench, data, "keep_awake")
     yield from _in_small_pieces(bench, names, "a growing name, -o keep_awake")
+
+
+def _beside_no_native(bench: Bench, source: Path, partition: Path) -> Iterator[Row]:
+    """The same log in a second mount, whose reads go through Python."""
+    other = mount_logfs(bench, bench.directory / "other", "no_native").point / "t" / "0"
+    other.parent.mkdir()
+    timed_shell('cat "$1" >> "$2"', source, other)
+    pairs = min(bench.pairs, _PAIRS)
+    for program, script, view, limit in (
+        ("cat", _CAT, "", 1.2),
+        ("cat", _CAT, ".tsv", 1),
+        ("cat", _CAT, ".jsonl", 1),
+        ("wc -l", _SMALL[-1][1], ".tsv", 1),
+    ):
+        paths = [path.with_name(f"0{view}") for path in (partition, other)]
+        size = paths[0].stat().st_size
+        ours, theirs = alternate([_alone(shell_run(script, path)) for path in paths], pairs)
+        yield compare(
+            "cat",
+            f"{program} of a growing name{view and ', ' + view}, without Python",
+            at_least(limit, "x no_native"),
+            rates("logfs", size, ours),
+            rates("no_native", size, theirs),
+        )
+    plain, theirs, least = alternate(
+        [_alone(partial(_at_random, path)) for path in (partition, other, source)], pairs
+    )
+    yield compare(
+        "cat",
+        f"a read of {_PIECE} bytes at random, p50",
+        at_most(1.1, "x no_native"),
+        Samples("logfs", "us", plain),
+        Samples("no_native", "us", theirs),
+        Samples("plain", "us", least),
+    )
+
+
+def _at_random(path: Path) -> float:
+    """Return the median time in us of a read anywhere in a file."""
+    chance, last = Random(1), path.stat().st_size - _PIECE
+    descriptor = os.open(path, os.O_RDONLY)
+    took_ns = []
+    try:
+        for _ in range(_READS):
+            place = chance.randrange(last)
+            began_ns = time.monotonic_ns()
+            os.pread(descriptor, _PIECE, place)
+            took_ns.append(time.monotonic_ns() - began_ns)
+    finally:
+        os.close(descriptor)
+    return percentile(took_ns, 0.5) / 1000
 
 
 def _in_large_pieces(bench: Bench, names: tuple[Path, ...]) -> Row:

@@ -21,7 +21,7 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 9
+_VERSION = 10
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
@@ -112,7 +112,7 @@ class Hooks:
         library.logfs_serving_releases.restype = ctypes.c_uint64
         library.logfs_reading_give.argtypes = (
             *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int),
-            *(_Place, ctypes.c_int64, ctypes.c_int),
+            *(_Place, ctypes.c_int64, ctypes.c_int, ctypes.c_int),
         )
         library.logfs_reading_take.argtypes = (ctypes.c_uint64, _Place)
         library.logfs_reading_take.restype = ctypes.c_int64
@@ -355,7 +355,7 @@ class Hooks:
         return bool(
             self._library.logfs_reading_give(
                 *(handle, offset, *partition, place.log.fileno(), _Place(*place.numbers)),
-                *(place.file_end, int(place.is_active)),
+                *(place.file_end, int(place.view), int(place.is_active)),
             )
         )
 

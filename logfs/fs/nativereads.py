@@ -6,17 +6,16 @@ that it leaves to Python: after a seek, at the end of a segment, of data that is
 cache or not in plain batches, and after Python has changed the partition. So which bytes a read
 returns is decided by one rule, that of ``log.reading.files``.
 
-Growing names in the view text have it, if their log is written here, is not in an object store, and
-its visible end is its end. Other views and levels are read ahead; see ``ahead``.
+Growing names have it in every view, if their log is written here, is not in an object store, and
+its visible end is its end. Names that end at a TO, and other levels, are read ahead; see ``ahead``.
 """
 
 from typing import Protocol
 
-from logfs.fs.nodes import FileNode, PlainNode
+from logfs.fs.nodes import FileNode, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
 from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.reader import PlainPlace
-from logfs.types import View
 
 
 class ReadingHooks(Protocol):
@@ -63,7 +62,9 @@ class NativeReads:
     @staticmethod
     def may_read(node: FileNode) -> bool:
         """Whether files of an inode may be read in this way."""
-        return isinstance(node, PlainNode) and node.view is View.TEXT
+        if isinstance(node, RangeNode):
+            return node.log is node.partition.log
+        return isinstance(node, PlainNode)
 
     def give(self, offset: int) -> bool:
         """Have the reads answered that begin at an offset, the end of the last one."""

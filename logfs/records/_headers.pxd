@@ -118,6 +118,15 @@ cdef extern from "_plain.h" nogil:
     void lf_measure_run(const uint8_t **, const uint8_t *, int64_t *, const lf_frame *, lf_lens *)
     int64_t lf_json_length(const uint8_t *, int64_t, lf_counts)
 
+cdef extern from "_views.h" nogil:
+    uint8_t *lf_put_tsv_span(uint8_t *, const uint8_t *, int64_t)
+    uint8_t *lf_put_json_span(uint8_t *, const uint8_t *, int64_t)
+    uint8_t *lf_put_jsonl_head(uint8_t *, int64_t, int64_t)
+    uint8_t *lf_put_tsv_pair(uint8_t *, const uint8_t *, int64_t, const uint8_t *, int64_t)
+    uint8_t *lf_put_jsonl_fields(
+        uint8_t *, int64_t, int64_t, const uint8_t *, int64_t, const uint8_t *, int64_t)
+    int64_t lf_longest_rendering(int64_t, int64_t)
+
 cdef extern from "_lines.h" nogil:
     lf_counts lf_count_lines(const uint8_t *, size_t)
     int64_t lf_line_run(

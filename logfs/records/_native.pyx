@@ -372,22 +372,8 @@ cdef inline uint8_t *put_literal(uint8_t *out, const char *text, size_t n) noexc
     return lf_put(out, text, n)
 
 
-cdef uint8_t *put_json_span(uint8_t *out, Span span) noexcept nogil:
-    cdef lf_counts counts
-    if span.n < 0:
-        return put_literal(out, b"null", 4)
-    counts = lf_count(span.p, span.n)
-    if counts.high and not lf_is_utf8(span.p, span.n):
-        out = put_literal(out, b'{"base64":"', 11)
-        out = lf_put_base64(out, span.p, span.n)
-        return put_literal(out, b'"}', 2)
-    out[0] = b'"'
-    if counts.json:
-        out = lf_put_json(out + 1, span.p, span.n)
-    else:
-        out = lf_put(out + 1, span.p, span.n)
-    out[0] = b'"'
-    return out + 1
+cdef inline uint8_t *put_json_span(uint8_t *out, Span span) noexcept nogil:
+    return lf_put_json_span(out, span.p, span.n)
 
 
 cdef uint8_t *put_json_headers(uint8_t *out, Rec *r) noexcept nogil:
@@ -406,27 +392,16 @@ cdef uint8_t *put_json_headers(uint8_t *out, Rec *r) noexcept nogil:
     return out
 
 
-cdef uint8_t *put_jsonl_head(uint8_t *out, Rec *r) noexcept nogil:
-    out = put_literal(out, b'{"offset":', 10)
-    out = lf_put_decimal(out, r.offset)
-    out = put_literal(out, b',"timestamp":', 13)
-    out = lf_put_decimal(out, r.timestamp)
-    return put_literal(out, b',"key":', 7)
-
-
-cdef uint8_t *put_jsonl(uint8_t *out, Rec *r) noexcept nogil:
-    out = put_json_span(put_jsonl_head(out, r), r.key)
-    out = put_literal(out, b',"value":', 9)
-    out = put_json_span(out, r.value)
-    out = put_literal(out, b',"headers":[', 12)
+cdef inline uint8_t *put_jsonl(uint8_t *out, Rec *r) noexcept nogil:
+    out = lf_put_jsonl_fields(
+        out, r.offset, r.timestamp, r.key.p, r.key.n, r.value.p, r.value.n
+    )
     out = put_json_headers(out, r)
     return put_literal(out, b"]}\n", 3)
 
 
 cdef inline uint8_t *put_tsv_span(uint8_t *out, Span span) noexcept nogil:
-    if span.n < 0:
-        return put_literal(out, b"\\N", 2)
-    return lf_put_tsv(out, span.p, span.n)
+    return lf_put_tsv_span(out, span.p, span.n)
 
 
 cdef inline uint8_t *put_rendered(int view, uint8_t *out, Rec *r) noexcept nogil:
@@ -437,17 +412,15 @@ cdef inline uint8_t *put_rendered(int view, uint8_t *out, Rec *r) noexcept nogil
         out[0] = b"\n"
         return out + 1
     if view == TSV:
-        out = put_tsv_span(out, r.key)
-        out[0] = b"\t"
-        out = put_tsv_span(out + 1, r.value)
+        out = lf_put_tsv_pair(out, r.key.p, r.key.n, r.value.p, r.value.n)
         out[0] = b"\n"
         return out + 1
     return put_jsonl(out, r)
 
 
 cdef inline int64_t longest_rendering(Rec *r) noexcept nogil:
-    """A bound that costs nothing: a byte makes at most 6, and a header's frame at most 32."""
-    return 6 * r.size + 128 + 32 * r.header_count
+    """A bound that costs nothing."""
+    return lf_longest_rendering(r.size, r.header_count)
 
 
 # ---- buffers and checksums ----------------------------------------------------------------------

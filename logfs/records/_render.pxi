@@ -75,7 +75,8 @@ cdef uint8_t *put_jsonl_part(Blocks *s, uint8_t *out, Rec *r) noexcept nogil:
     cdef Span span
     s.part += 1
     if s.part == 1:
-        return begin_span(s, JSONL, put_jsonl_head(out, r), r.key)
+        out = lf_put_jsonl_head(out, r.offset, r.timestamp)
+        return begin_span(s, JSONL, out, r.key)
     if s.part == 2:
         return begin_span(s, JSONL, put_literal(out, b',"value":', 9), r.value)
     if s.part == 3:

@@ -1,9 +1,11 @@
 """Reads that the native library renders, beside those of Python: through the kernel."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -108,6 +110,140 @@ def test_every_read_returns_the_bytes_that_were_written(native: Mounted) -> None
         programs.read()
     programs.end()
     assert native_writes(native, "reads") > 400
+
+
+def records(chance: Random, number: int) -> tuple[str, bytes]:
+    """Return the view in which to write, and lines: some with keys, headers, escapes, no value."""
+    kind = chance.random()
+    value = chance.choice(["", "x", 'a "b" \\ c', "\u00e4\u20ac", "\x01", "y" * 700, "z" * 70_000])
+    if kind < 0.8:
+        return "0", b"".join(b"%d %s\n" % (number, value.encode()) for _ in range(int(10 * kind)))
+    if kind < 0.9:
+        return "0.tsv", rb"k%d\t" % (number % 5) + b"\t" + rb"%d\\\n\r" % number + b"\n"
+    headers = [["h", "\u00e4"]] if kind < 0.92 else []
+    row = {"key": f"k{number % 5}", "value": None if kind > 0.98 else value, "headers": headers}
+    return "0.jsonl", json.dumps(row).encode() + b"\n"
+
+
+class Pair:
+    """A mount with native reads and one without, in which the same is done."""
+
+    def __init__(self, native: Mounted, other: Mounted, view: str) -> None:
+        self.mounts, self.chance = (native, other), Random(11)
+        other.start()
+        (other.point / "t").mkdir()
+        self.view = view
+        self.writers = [
+            {
+                name: os.open(mounted.point / "t" / name, APPEND)
+                for name in ("0", "0.tsv", "0.jsonl")
+            }
+            for mounted in self.mounts
+        ]
+        self.readers = [
+            [os.open(mounted.point / "t" / f"0{view}", os.O_RDONLY) for mounted in self.mounts]
+            for _ in range(4)
+        ]
+        self.places = [0] * len(self.readers)
+
+    def write(self, number: int) -> None:
+        name, data = records(self.chance, number)
+        for writers in self.writers:
+            assert os.write(writers[name], data) == len(data)
+
+    def ask(self, name: str, **fields: object) -> None:
+        for mounted in self.mounts:
+            with Daemon.connect(str(mounted.data)) or pytest.fail("no daemon") as daemon:
+                daemon.ask(name, fields)
+
+    def change(self, number: int) -> None:
+        """Change the partition otherwise than by an append."""
+        changes = self.roll, self.pack, self.trim, self.compact, self.compress
+        changes[number % len(changes)](number)
+
+    def roll(self, _: int) -> None:
+        self.ask("roll", topic="t", partition=0)
+
+    def pack(self, _: int) -> None:
+        self.alter("logfs.sealed.compression.type", "zstd")
+        self.ask("pack", topic="t", partition=0, roll=False)
+        self.alter("logfs.sealed.compression.type", "uncompressed")
+
+    def trim(self, number: int) -> None:
+        names = ["t", f"0@offset={number // 2}"]
+        self.ask("trim", names=names, at_once=True, even_if_held=False)
+
+    def compact(self, _: int) -> None:
+        self.read_to_the_end()  # one that is not there may still get what is removed
+        self.alter("cleanup.policy", "compact")
+        self.ask("compact", topic="t", partition=0, roll=True)
+        self.alter("cleanup.policy", "delete")
+
+    def compress(self, _: int) -> None:
+        self.alter("compression.type", self.chance.choice(["zstd", "producer", "producer"]))
+
+    def alter(self, name: str, value: str) -> None:
+        for mounted in self.mounts:
+            alter(mounted, name, value)
+
+    def read(self) -> None:
+        """Read on in one of the files, sometimes after a seek."""
+        chance, index = self.chance, self.chance.randrange(len(self.readers))
+        if chance.random() < 0.02:
+            self.places[index] = chance.randrange(self.places[index] + 1)
+        size = chance.choice(SIZES)
+        for _ in range(chance.choice([1, 4, 12])):
+            found = [os.pread(file, size, self.places[index]) for file in self.readers[index]]
+            got, expected = (part.translate(DIGITS) for part in found)
+            assert got == expected
+            self.places[index] += len(got)
+
+    def read_to_the_end(self) -> None:
+        for index, files in enumerate(self.readers):
+            while found := os.pread(files[0], 1 << 17, self.places[index]):
+                other = os.pread(files[1], 1 << 17, self.places[index])
+                assert found.translate(DIGITS) == other.translate(DIGITS)
+                self.places[index] += len(found)
+            assert os.pread(files[1], 1, self.places[index]) == b""
+
+    def end(self) -> None:
+        self.read_to_the_end()
+        self.compare_exactly()
+        writers = [list(files.values()) for files in self.writers]
+        for descriptor in chain(*self.readers, *writers):
+            os.close(descriptor)
+
+    def compare_exactly(self) -> None:
+        """Read all of one file in pieces: the numbers too are those of a name that Python reads."""
+        topic, view = self.mounts[0].point / "t", self.view.removeprefix("@earliest")
+        whole = (topic / f"0@earliest..latest{view}").read_bytes()
+        assert whole
+        with (topic / f"0@earliest{view}").open("rb", buffering=0) as file:
+            assert b"".join(iter(lambda: file.read(5000), b"")) == whole
+
+
+DIGITS = bytes.maketrans(b"0123456789", b"#" * 10)
+"""Times differ, but not in length."""
+
+
+@pytest.mark.parametrize("view", [".tsv", ".jsonl", "@earliest.jsonl"])
+def test_each_view_reads_as_without_native_code(native: Mounted, tmp_path: Path, view: str) -> None:
+    """Segments are rolled, packed, compacted and trimmed between any two reads."""
+    other = Mounted(tmp_path / "other", "no_native")
+    pair = Pair(native, other, view)
+    for number in range(400):
+        for _ in range(pair.chance.choice([0, 1, 1, 6])):
+            pair.write(number)
+        if number % 25 == 24:
+            pair.change(number // 25)
+        pair.read()
+    pair.end()
+    assert native_writes(native, "reads") > 100
+    assert native_writes(other, "reads") == 0
+    for mounted in pair.mounts:
+        mounted.expected.append("records without a key were removed")
+    other.clear()
+    other.check()
 
 
 def test_a_reader_passes_what_is_deleted_while_it_reads_natively(native: Mounted) -> None:

@@ -1,8 +1,8 @@
 /* The cursor that reads without Python, log/reading/_cursor.h, over any bytes. Built with sanitizers.
 
-   Arguments: a .log, a number from which the sizes of the reads follow, and the file positions and bytes of
-   text at which to begin. Writes the text to stdout, and to stderr where the cursor has stopped: the
-   numbers of the place, and the status. */
+   Arguments: a .log, a view (0 text, 1 tsv, 2 jsonl), a number from which the sizes of the reads follow, and
+   the file position and the bytes of its rendering at which to begin. Writes the rendering to stdout, and to
+   stderr where the cursor has stopped: the numbers of the place, and the status. */
 
 #define _GNU_SOURCE
 
@@ -23,12 +23,12 @@ int main(int count, char **arguments) {
     unsigned seed;
     int fd;
 
-    if (count != 5 || (fd = open(arguments[1], O_RDONLY)) < 0 || fstat(fd, &file) != 0)
+    if (count != 6 || (fd = open(arguments[1], O_RDONLY)) < 0 || fstat(fd, &file) != 0)
         return 2;
-    seed = (unsigned)atoi(arguments[2]);
-    place.batch_position = atoll(arguments[3]);
-    place.delivered = atoll(arguments[4]);
-    cursor_begin(&cursor, fd, &place);
+    seed = (unsigned)atoi(arguments[3]);
+    place.batch_position = atoll(arguments[4]);
+    place.delivered = atoll(arguments[5]);
+    cursor_begin(&cursor, fd, atoi(arguments[2]), &place);
     where = place;
     if (!cursor_skip(&cursor, file.st_size, scratch, sizeof scratch))
         status = CURSOR_LEFT;

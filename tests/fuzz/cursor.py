@@ -1,4 +1,4 @@
-"""The cursor that reads without Python beside ``Renderer``: the same text, and the same places.
+"""The cursor that reads without Python beside ``Renderer``: the same bytes, and the same places.
 
 A case is a piece of a log. The cursor is a program, ``cursor.c``, built with sanitizers.
 """
@@ -13,6 +13,7 @@ from logfs.records import _native as native
 from logfs.records.compression import decompress, limit_decompressed
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
+from logfs.types import View
 from tests.fuzz import sanitizing
 from tests.fuzz.mutation import batch, change_batch, change_bytes
 
@@ -53,30 +54,32 @@ def check(case: bytes) -> None:
     """Read a piece of a log from its beginning, and from a place that Python has come to."""
     limit_decompressed(_LIMIT_BYTES)
     chance = Random(case)
-    text, is_whole = _rendered(case, 0, 0)
+    view = chance.choice(list(View))
+    text, is_whole = _rendered(case, view, 0, 0)
     with tempfile.NamedTemporaryFile() as file:
         file.write(case)
         file.flush()
-        got, (position, delivered, _, status) = _read(file.name, chance, 0, 0)
+        got, (position, delivered, _, status) = _read(file.name, chance, view, 0, 0)
         assert text.startswith(got), f"{got[:200]!r} is not the beginning of {text[:200]!r}"
         assert status in (_END, _LEFT)
         assert status == _LEFT or (is_whole and got == text), "the cursor says it was at the end"
-        assert _rendered(case, position, delivered)[0] == text[len(got) :], "the place is another"
+        rest = _rendered(case, view, position, delivered)[0]
+        assert rest == text[len(got) :], "the place is another"
         if not text:
             return
         size = chance.randrange(len(text))
-        renderer = native.Renderer(0, decompress)
+        renderer = native.Renderer(view, decompress)
         renderer.load(case, 0, len(case))
         assert renderer.skip(size) == size
         begin = renderer.batch_position
         before = renderer.batch_delivered if renderer.is_in_batch else 0
-        rest = _read(file.name, chance, begin, before)[0]
+        rest = _read(file.name, chance, view, begin, before)[0]
         assert text[size:].startswith(rest), f"{rest[:200]!r} does not follow {size} bytes"
 
 
-def _rendered(case: bytes, position: int, delivered: int) -> tuple[bytes, bool]:
-    """Return the text from a place on, up to damage, and whether there was none."""
-    renderer = native.Renderer(0, decompress)
+def _rendered(case: bytes, view: View, position: int, delivered: int) -> tuple[bytes, bool]:
+    """Return the rendering from a place on, up to damage, and whether there was none."""
+    renderer = native.Renderer(view, decompress)
     renderer.load(case, position, len(case))
     text = bytearray()
     room = bytearray(100_000)
@@ -90,13 +93,13 @@ def _rendered(case: bytes, position: int, delivered: int) -> tuple[bytes, bool]:
 
 
 def _read(
-    path: str, chance: Random, position: int, delivered: int
+    path: str, chance: Random, view: View, position: int, delivered: int
 ) -> tuple[bytes, tuple[int, int, int, int]]:
     """Return what the cursor has read from a place on, where it has stopped, and why."""
     command = [
         str(sanitizing.CURSOR),
         path,
-        *map(str, (chance.randrange(1000), position, delivered)),
+        *map(str, (int(view), chance.randrange(1000), position, delivered)),
     ]
     done = subprocess.run(command, check=False, capture_output=True)
     assert done.returncode == 0, done.stderr.decode(errors="replace")

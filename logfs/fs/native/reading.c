@@ -155,7 +155,7 @@ static struct reader **find_place(void) {
 }
 
 int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, int64_t changes, int fd,
-                       const int64_t place[4], int64_t file_end, int is_active) {
+                       const int64_t place[4], int64_t file_end, int view, int is_active) {
     struct reader *reader = NULL, **bucket, **position = NULL;
 
     pthread_mutex_lock(&mutex);
@@ -174,7 +174,7 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
             free(reader);
             reader = NULL;
         } else {
-            cursor_begin(&reader->cursor, fd, &reader->place);
+            cursor_begin(&reader->cursor, fd, view, &reader->place);
             reader->is_open = 1;
             openfiles_functions->hold(partition);
             *bucket = *position = reader;

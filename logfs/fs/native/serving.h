@@ -65,9 +65,10 @@ size_t logfs_opening_count(void);
 
 /* Answer reads of an open file without Python, from an offset on, see reading.h. changes: as above. fd: of
    the file of a segment, and file_end: where its last batch ends. place: in it, the numbers of a
-   cursor_place. is_active: the segment grows. Returns 1, or 0 if there is no place for it now. */
+   cursor_place. view: as logfs.types.View. is_active: the segment grows. Returns 1, or 0 if there is no
+   place for it now. */
 int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, int64_t changes, int fd,
-                       const int64_t place[4], int64_t file_end, int is_active);
+                       const int64_t place[4], int64_t file_end, int view, int is_active);
 
 /* Leave them to Python again. Returns how many bytes were read, and the place after them; -1: nothing
    was given. */

@@ -3,7 +3,7 @@
    It goes through batches in the order of the file and renders plain records (see _plain.h), which nearly
    all are. Everything else is left to Python: compressed and legacy batches, control batches, other
    records, damage, and bytes that are not in the page cache. The CRC of each batch is checked when it
-   is entered. The bytes are those of the class Renderer in the view text. */
+   is entered. The bytes are those of the class Renderer in the same view. */
 
 #ifndef LOGFS_CURSOR_H
 #define LOGFS_CURSOR_H
@@ -17,13 +17,15 @@
 #include <sys/uio.h>
 
 #include "../../records/_crc.h"
-#include "../../records/_plain.h"
+#include "../../records/_views.h"
 
 #define CURSOR_HEADER 61          /* bytes of the header of a batch */
 #define CURSOR_PIECE (256 << 10)  /* bytes that are read at a time: they stay in the processor's caches */
 #define CURSOR_LARGEST (2 << 20)  /* bytes of a batch; larger ones are left to Python */
 #define CURSOR_SLACK 64           /* bytes after those that were read which may be looked at */
 #define CURSOR_NOT_PLAIN 0x27     /* attributes: a codec, or a control batch */
+#define CURSOR_APPEND_TIME 0x08   /* attributes: all records have the largest timestamp */
+#define CURSOR_LARGEST_RECORD (64 << 10) /* bytes; the rendering of a larger one in tsv or jsonl is left to Python */
 
 enum cursor_status {
     CURSOR_FULL, /* the room is used up */
@@ -33,35 +35,39 @@ enum cursor_status {
 
 typedef struct cursor_place { /* where the next byte is */
     int64_t batch_position, batch_end; /* of the batch, in the file */
-    int64_t delivered;                 /* bytes of its text before it */
+    int64_t delivered;                 /* bytes of its rendering before it */
     int is_inside;                     /* it is not the first one of a record */
 } cursor_place;
 
 typedef struct plain_cursor {
-    int fd;
+    int fd, view;
     uint8_t *raw;
     int64_t room, bytes;       /* of raw */
     int64_t raw_position;      /* of raw, in the file */
     int64_t next;              /* in raw: the batch after that of the next byte */
     const uint8_t *record, *end; /* the records of the batch that were not begun */
     int64_t left;              /* how many */
-    const uint8_t *part;       /* the rest of the record that was begun, and a newline */
+    lf_frame frame;            /* of the batch: what its numbers are added to */
+    const uint8_t *part;       /* the rest of the record that was begun; a newline follows it */
     int64_t part_bytes;
+    uint8_t *line;             /* such a record in tsv or jsonl */
+    int64_t line_room;
     cursor_place place;
-    int64_t skipped;           /* bytes of text that are to be passed over first */
+    int64_t skipped;           /* bytes that are to be passed over first */
 } plain_cursor;
 
-/* Begin at a place. The descriptor is that of the file. */
-static void cursor_begin(plain_cursor *cursor, int fd, const cursor_place *place) {
-    *cursor = (plain_cursor){.fd = fd, .raw_position = place->batch_position, .place = *place};
+/* Begin at a place in a view. The descriptor is that of the file. */
+static void cursor_begin(plain_cursor *cursor, int fd, int view, const cursor_place *place) {
+    *cursor = (plain_cursor){.fd = fd, .view = view, .raw_position = place->batch_position, .place = *place};
     cursor->skipped = place->delivered;
     cursor->place.delivered = 0;
 }
 
 static void cursor_free(plain_cursor *cursor) {
     free(cursor->raw);
-    cursor->raw = NULL;
-    cursor->room = cursor->bytes = 0;
+    free(cursor->line);
+    cursor->raw = cursor->line = NULL;
+    cursor->room = cursor->bytes = cursor->line_room = 0;
 }
 
 /* Read from the page cache; large reads leave it as it is where the file system can do that. */
@@ -127,10 +133,17 @@ static enum cursor_status cursor_enter(plain_cursor *cursor, int64_t file_end) {
     batch = cursor->raw + cursor->next;
     if (size > file_end - cursor->raw_position - cursor->next || batch[16] != 2 ||
         (lf_get16(batch + 21) & CURSOR_NOT_PLAIN) != 0 || lf_get64(batch) < 0 ||
-        lf_get32(batch + 23) < 0 || lf_get32(batch + 57) < 0 ||
+        lf_get32(batch + 23) < 0 || lf_get64(batch) >= INT64_MAX - lf_get32(batch + 23) ||
+        lf_get32(batch + 57) < 0 ||
         lf_crc32c(0, batch + 21, (size_t)size - 21) != (uint32_t)lf_get32(batch + 17))
         return CURSOR_LEFT;
     cursor->left = lf_get32(batch + 57);
+    cursor->frame = (lf_frame){.base_offset = lf_get64(batch), .base_timestamp = lf_get64(batch + 27),
+                               .timestamp_mask = -1};
+    if (lf_get16(batch + 21) & CURSOR_APPEND_TIME) {
+        cursor->frame.base_timestamp = lf_get64(batch + 35);
+        cursor->frame.timestamp_mask = 0;
+    }
     cursor->record = batch + CURSOR_HEADER;
     cursor->end = batch + size;
     cursor->place = (cursor_place){.batch_position = cursor->raw_position + cursor->next};
@@ -155,12 +168,51 @@ static int64_t cursor_put_part(plain_cursor *cursor, uint8_t *out, int64_t room)
     return n;
 }
 
+/* Begin a record for which the room may be short; 0 if it is left to Python. */
+static int cursor_begin_part(plain_cursor *cursor) {
+    lf_plain plain;
+    int64_t room;
+
+    if (!lf_take_plain(cursor->record, cursor->end, &plain))
+        return 0;
+    if (cursor->view == LF_TEXT_VIEW) {
+        cursor->part = plain.value;
+        cursor->part_bytes = plain.value_n > 0 ? plain.value_n : 0;
+    } else {
+        if (plain.size > CURSOR_LARGEST_RECORD)
+            return 0;
+        room = lf_longest_rendering(plain.size, 0);
+        if (room > cursor->line_room) {
+            uint8_t *more = realloc(cursor->line, (size_t)room);
+            if (more == NULL)
+                return 0;
+            cursor->line = more;
+            cursor->line_room = room;
+        }
+        cursor->part = cursor->line;
+        cursor->part_bytes =
+            lf_put_plain(cursor->line, cursor->view, &plain, &cursor->frame) - cursor->line;
+    }
+    cursor->record = plain.end;
+    cursor->left--;
+    return 1;
+}
+
+/* Render the records that are plain and for which there is room in any case. */
+static int64_t cursor_run(plain_cursor *cursor, uint8_t *out, int64_t room) {
+    int64_t last;
+
+    if (cursor->view == LF_TEXT_VIEW)
+        return lf_text_run(&cursor->record, cursor->end, &cursor->left, out, room, &last);
+    return lf_view_run(&cursor->record, cursor->end, &cursor->left, cursor->view, &cursor->frame,
+                       out, room);
+}
+
 /* Render up to room bytes of what is before file_end, where a batch ends; room is more than 0.
    Returns how many; fewer only if the status says so. */
 static int64_t cursor_render(plain_cursor *cursor, int64_t file_end, uint8_t *out, int64_t room,
                              enum cursor_status *status) {
-    int64_t done = 0, got, last;
-    lf_plain plain;
+    int64_t done = 0, got;
 
     for (;;) {
         got = 0;
@@ -170,19 +222,13 @@ static int64_t cursor_render(plain_cursor *cursor, int64_t file_end, uint8_t *ou
             *status = CURSOR_FULL;
             return done;
         } else if (cursor->left > 0) {
-            got = lf_text_run(&cursor->record, cursor->end, &cursor->left, out + done, room - done,
-                              &last);
+            got = cursor_run(cursor, out + done, room - done);
             if (got > 0)
                 cursor->place.is_inside = 0;
-            if (cursor->left > 0) { /* one for which the room may be short, or that is not plain */
-                if (!lf_take_plain(cursor->record, cursor->end, &plain)) {
-                    *status = CURSOR_LEFT;
-                    return done + got;
-                }
-                cursor->part = plain.value;
-                cursor->part_bytes = plain.value_n > 0 ? plain.value_n : 0;
-                cursor->record = plain.end;
-                cursor->left--;
+            /* One for which the room may be short, or that is not plain. */
+            if (cursor->left > 0 && !cursor_begin_part(cursor)) {
+                *status = CURSOR_LEFT;
+                return done + got;
             }
         } else {
             *status = cursor->record == cursor->end ? cursor_enter(cursor, file_end) : CURSOR_LEFT;

@@ -239,7 +239,7 @@ class GrowingFile(_RenderedFile):
     def plain_place(self) -> PlainPlace | None:
         """Return where the next read goes on, for a reader without Python; None: not possible."""
         if (
-            (self._view is not View.TEXT or self._limit is not None)
+            self._limit is not None
             or (self._level is not IsolationLevel.READ_UNCOMMITTED or self.notes_all)
             or (self._earlier or self.would_block or self._next_offset < 0)
         ):

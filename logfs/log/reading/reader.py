@@ -47,6 +47,7 @@ class PlainPlace(NamedTuple):
         numbers: File positions at which the batch of the next byte begins and ends, the bytes of it
             that were read, and whether the next byte is inside a record (0 or 1).
         file_end: Where the last batch of the segment ends.
+        view: The rendering.
         is_active: Whether the segment grows.
     """
 
@@ -54,6 +55,7 @@ class PlainPlace(NamedTuple):
     log: File
     numbers: tuple[int, int, int, int]
     file_end: int
+    view: View
     is_active: bool
 
 
@@ -253,8 +255,8 @@ class TextReader:
             return None
         if position == snapshot.end.positions[view] and not is_inside:
             active, file_end = snapshot.segments[last], snapshot.end.file_size
-            log = active.files().log
-            return PlainPlace(active, log, (file_end, file_end, 0, 0), file_end, is_active=True)
+            numbers = file_end, file_end, 0, 0
+            return PlainPlace(active, active.files().log, numbers, file_end, view, is_active=True)
         segment, window, renderer = self._segment, self._window, self._renderer
         if segment is None or self._log is None or position != self.position or segment.has_gaps:
             return None
@@ -268,7 +270,7 @@ class TextReader:
         file_end = snapshot.end_of(index)[2]
         if begin >= file_end and index < last:
             return None
-        return PlainPlace(segment, self._log, numbers, file_end, is_active=index == last)
+        return PlainPlace(segment, self._log, numbers, file_end, view, is_active=index == last)
 
     def leave_place(self, place: PlainPlace, position: int) -> None:
         """Leave the reading from a ``plain_place`` on to another reader, until ``go_on``."""
