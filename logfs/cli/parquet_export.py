@@ -1,6 +1,7 @@
 """How ``logfs export`` goes about it: files are written by some threads, or by a Spark job."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,9 @@ from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logfs.spark.exporting.export import Exporter
+    from logfs.spark.exporting.manifest import Written
+    from logfs.spark.exporting.targets import ExportTarget
     from logfs.spark.exporting.verifying import Verified
 
 
@@ -76,34 +80,26 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         ExportError: pyarrow is missing, or see ``Exporter`` and ``IcebergTable``.
         SparkJobError, LogfsError, OSError: It could not be done; the next run goes on.
     """
-    try:
+    with _packages():
         from logfs.spark.exporting.export import Exporter
         from logfs.spark.exporting.iceberg import IcebergTable
-        from logfs.spark.exporting.manifest import read_manifest, written_files
+        from logfs.spark.exporting.manifest import read_manifest
         from logfs.spark.exporting.merging import merge_files
         from logfs.spark.exporting.ranges import export_range
         from logfs.spark.exporting.targets import open_target, refuse_inside
-        from logfs.spark.exporting.verifying import files_to_verify, verify_files
-    except ImportError as error:
-        raise ExportError(
-            f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
-        ) from error
     target = open_target(destination)
     address = target.address
     refuse_inside(address, data if is_url(data) else str(Path(data).resolve()))
     columns = read_manifest(target).settle_text(text)
     # Before anything is written:
     table = None if iceberg is None else IcebergTable(iceberg, columns)
-    name, write = (
-        f"logfs export {data} {address}",
-        partial(export_range, data, address, text=columns),
-    )
-    run = partial(share_out, worker, name, progress, write)
+    name = f"logfs export {data} {address}"
+    write = partial(export_range, data, address, text=columns)
     merge = partial(merge_files, address, text=columns)
     exporter = Exporter(
         data,
         address,
-        run,
+        partial(share_out, worker, name, progress, write),
         merge=partial(share_out, worker, f"{name} --compact", progress, merge),
         table=iceberg,
         text=columns,
@@ -114,32 +110,59 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         if only is None:
             found = all_partitions(disk_at(data))
             only = [one for one in found if not one.topic.startswith("__")]
-        try:
-            written = exporter.export(only)
-        except UndecodableTextError as error:
-            what = str(error).partition(". ")[0]
-            raise ExportError(f"{what}: export to another place without --text") from error
+        written = _written(exporter, only)
         added = 0 if table is None else table.add(address)
         merged = exporter.compact(only) if compact else None
-        manifest = read_manifest(target)
         verified = None
         if verify:
-            files = files_to_verify(manifest, written_files(target, manifest), set(only))
-            check = partial(verify_files, data, address, text=columns)
-            sizes = [one.range.end - one.range.start for one in files]
-            checked = share_out(worker, f"{name} --verify", progress, check, files, sizes)
-            verified = _sum_of(list(checked))
+            share = partial(share_out, worker, f"{name} --verify", progress)
+            verified = _verified(data, target, only, share)
+        ends = read_manifest(target).ends
     return Exported(
         sum(one.records for one in written),
         sum(len(one.files) for one in written),
         sum(one.size_bytes for one in written),
         added,
-        manifest.ends,
+        ends,
         exporter.lost,
         exporter.refused,
         verified,
         merged,
     )
+
+
+@contextmanager
+def _packages() -> Iterator[None]:
+    """Say how to add the packages if one cannot be imported."""
+    try:
+        yield
+    except ImportError as error:
+        raise ExportError(
+            f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
+        ) from error
+
+
+def _written(exporter: "Exporter", only: Collection[TopicPartition]) -> "list[Written]":
+    """Export partitions; raise ExportError for text that is not UTF-8, and say what to do."""
+    try:
+        return exporter.export(only)
+    except UndecodableTextError as error:
+        what = str(error).partition(". ")[0]
+        raise ExportError(f"{what}: export to another place without --text") from error
+
+
+def _verified(
+    data: str, target: "ExportTarget", only: Collection[TopicPartition], share: Callable[..., Any]
+) -> VerifiedFiles:
+    """Read all files of partitions again, and compare them with the log."""
+    from logfs.spark.exporting.manifest import read_manifest, written_files
+    from logfs.spark.exporting.verifying import files_to_verify, verify_files
+
+    manifest = read_manifest(target)
+    files = files_to_verify(manifest, written_files(target, manifest), set(only))
+    check = partial(verify_files, data, target.address, text=manifest.text or ())
+    sizes = [one.range.end - one.range.start for one in files]
+    return _sum_of(list(share(check, files, sizes)))
 
 
 def _sum_of(found: "Sequence[Verified]") -> VerifiedFiles:

@@ -199,6 +199,7 @@ _OPTIONS = (
         "template",
         metavar="FORMAT",
         callback=_as_template,
-        help="Print each record in this form, see below; default: the view.",
+        help="Print each record in this form, see below; default: the view. A newline follows "
+        "unless FORMAT ends with one.",
     ),
 )

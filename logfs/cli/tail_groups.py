@@ -1,7 +1,8 @@
 """``logfs tail --group``: the position of a consumer group in what is printed.
 
 A position is committed after the output was flushed, so records may be printed twice after a crash,
-but none is left out.
+but none is left out. If the reader of the output ends early, what it was given before is committed,
+as by Kafka's console consumer.
 """
 
 import time
@@ -35,7 +36,7 @@ class TailGroup(Closeable):
         self.name = check_group(name)
         self._places: dict[str, tuple[Place, Groups]] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
-        self._last_s = 0.0
+        self._last_s = time.monotonic()
 
     def add(self, place: Place) -> None:
         """Add a data directory or mount point.

@@ -131,6 +131,8 @@ class Followed:
 
 
 _FEW_TIMES = 4
+_GROUP_BYTES = 8 << 10
+"""What is flushed at a time for a group: at most that is printed again if the reader ends early."""
 _MERGED_BYTES = 64 << 20
 """Of the logs that are merged, in memory at the same time."""
 _HIDDEN = "__"
@@ -449,7 +451,8 @@ class TailPrinter(Closeable):
     # Records
 
     def _present(self, followed: Followed, *, has_prefix: bool) -> Iterator[Printed]:
-        cursor, is_alone = followed.cursor, len(self._followed) == 1
+        # The records of a group are written one by one: it has a position in each partition.
+        cursor, is_alone = followed.cursor, len(self._followed) == 1 and self._group is None
 
         def read() -> Iterator[Printed]:
             if is_alone and not has_prefix and followed.query.template is None:
@@ -479,12 +482,15 @@ class TailPrinter(Closeable):
             self._report(failures.AboutError(str(followed.name), error))
 
     def _write(self, printed: Iterable[Printed]) -> None:
+        unflushed = 0
         for _, text, followed, stop in printed:
             self._out.write(text)
             followed.written = stop
-            if self._group is not None and self._group.is_due:
+            unflushed += len(text)
+            if self._group is not None and (unflushed >= _GROUP_BYTES or self._group.is_due):
                 self._flush()
-                self._commit()
+                unflushed = 0
+                self._commit(only_if_due=True)
 
     def _flush(self, read: Sequence[Followed] = ()) -> None:
         """Flush the output; all present records of the partitions ``read`` were written."""

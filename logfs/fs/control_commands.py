@@ -40,6 +40,9 @@ from logfs.machine.host import Clock
 Done = TypeVar("Done")
 
 
+_Commands = dict[str, Callable[[Request], Awaitable[object]]]
+
+
 class ControlCommands:
     """Answers every request of ``logfs.control.requests.REQUESTS``. Event loop only.
 
@@ -77,18 +80,12 @@ class ControlCommands:
         appends = AppendCommands(store, operations, clock, self._notes)
         copies = MirrorCommands(store, operations, clock, self._notes)
         self.metrics = queries.facts
-        self._commands: Mapping[str, Callable[[Request], Awaitable[object]]] = {
-            "status": queries.status,
+        self._commands = self._own() | _others(queries, appends, copies)
+
+    def _own(self) -> _Commands:
+        return {
             "resumes": self._resumes,
             "reload": self._reload,
-            "utc_offset": queries.utc_offset,
-            "metrics": queries.metrics,
-            "prometheus": queries.prometheus,
-            "activity": queries.activity,
-            "topics": queries.topics,
-            "describe": queries.describe,
-            "overview": queries.overview,
-            "point": queries.point,
             "create": self._create,
             "alter": self._alter,
             "delete": self._delete,
@@ -101,24 +98,6 @@ class ControlCommands:
             "preview_compact": self._preview_compact,
             "pack": self._pack,
             "roll": self._roll,
-            "append": appends.append,
-            "lines": appends.lines,
-            "file": appends.file,
-            "publish": appends.publish,
-            "forget": appends.forget,
-            "end": appends.end,
-            "flush": appends.flush,
-            "mirrors": copies.mirrors,
-            "mirror": copies.mirror,
-            "replica": copies.replica,
-            "replicate": copies.replicate,
-            "start": copies.start,
-            "continue": copies.continue_,
-            "cut": copies.cut,
-            "advance": copies.advance,
-            "promote": copies.promote,
-            "mirror_state": copies.mirror_state,
-            "notes": copies.notes,
         }
 
     async def run(self, request: Request) -> object:
@@ -331,3 +310,35 @@ def _from_thread(report: Report) -> Report:
 async def _refuse_reload() -> None:
     """Refuse: only the daemon of a mount can start its successor."""
     raise ControlError("reload: this daemon serves no mount that can be given to another one")
+
+
+def _others(queries: QueryCommands, appends: AppendCommands, copies: MirrorCommands) -> _Commands:
+    return {
+        "status": queries.status,
+        "utc_offset": queries.utc_offset,
+        "metrics": queries.metrics,
+        "prometheus": queries.prometheus,
+        "activity": queries.activity,
+        "topics": queries.topics,
+        "describe": queries.describe,
+        "overview": queries.overview,
+        "point": queries.point,
+        "append": appends.append,
+        "lines": appends.lines,
+        "file": appends.file,
+        "publish": appends.publish,
+        "forget": appends.forget,
+        "end": appends.end,
+        "flush": appends.flush,
+        "mirrors": copies.mirrors,
+        "mirror": copies.mirror,
+        "replica": copies.replica,
+        "replicate": copies.replicate,
+        "start": copies.start,
+        "continue": copies.continue_,
+        "cut": copies.cut,
+        "advance": copies.advance,
+        "promote": copies.promote,
+        "mirror_state": copies.mirror_state,
+        "notes": copies.notes,
+    }

@@ -3,7 +3,8 @@ r"""Records in a form that a template gives, with the letters of kcat. Pure.
     %t topic   %p partition   %o offset   %T timestamp (ms)   %d date and time in UTC   %k key
     %s value   %S its length (-1: null)   %K length of the key   %h headers, as a=b,c=d   %% %
 
-Null is nothing; ``\n``, ``\t``, ``\r``, ``\\``, ``\xHH`` are bytes. A record ends with a newline.
+Null is nothing; ``\n``, ``\t``, ``\r``, ``\\``, ``\xHH`` are bytes. A record ends with a newline:
+with one only, if the template ends with one, as those of kcat do.
 
 Source: kcat, ``-f``, which prints no newline by itself.
 """
@@ -23,7 +24,7 @@ TEMPLATE_TABLE: tuple[tuple[str, str], ...] = (
     ("%T, %d", "timestamp in ms, as a date and time in UTC"),
     ("%t, %p, %o", "topic, partition, offset"),
     ("%h", "headers, as a=b,c=d"),
-    (r"\n \t \r \\ \xHH", "bytes"),
+    (r"\n \t \r \\ \xHH", "bytes; a newline follows unless FORMAT ends with one"),
     ("%%", "%"),
 )
 """Rows (letters, meaning)."""
@@ -38,6 +39,7 @@ class RecordTemplate:
 
     def __init__(self, text: bytes) -> None:
         self._pieces: list[Piece] = []
+        self._ends_line = False
         position = 0
         for token in _TOKEN.finditer(text):
             self._add(text[position : token.start()])
@@ -49,20 +51,24 @@ class RecordTemplate:
                 self._add(b"%")
             elif letter in _LETTERS:
                 self._pieces.append(_LETTERS[letter])
+                self._ends_line = False
             else:
                 raise ValueError(
                     f"%{letter.decode(errors='backslashreplace')}: expected % and one of "
                     f"{b' '.join(_LETTERS).decode()} %"
                 )
         self._add(text[position:])
+        if not self._ends_line:
+            self._add(b"\n")
 
     def format(self, name: TopicPartition, record: Record) -> bytes:
         """Return a record of a partition as a line."""
-        return b"".join([piece(name, record) for piece in self._pieces]) + b"\n"
+        return b"".join([piece(name, record) for piece in self._pieces])
 
     def _add(self, text: bytes) -> None:
         if text:
             self._pieces.append(lambda _name, _record: text)
+            self._ends_line = text.endswith(b"\n")
 
 
 def _escaped(escape: bytes) -> bytes:

@@ -1,9 +1,13 @@
 """Consumer groups: ``logfs tail --group``, ``logfs group``, and names with ``@group=``."""
 
+import array
+import fcntl
 import json
 import signal
 import subprocess
+import termios
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -75,6 +79,64 @@ def test_a_follower_commits_while_it_runs(mounted: Mounted) -> None:
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
+
+
+def large(path: Path) -> Path:
+    """Return a partition of more records than a pipe holds."""
+    path.mkdir()
+    with library.open_store(path) as store:
+        store.create_topic("large")
+        store.partition("large").append_many(b"%05d %s" % (n, b"x" * 94) for n in range(3000))
+    return path / "large" / "0"
+
+
+def first_left(partition: Path) -> int:
+    """Return the number of the first record that a group has not printed yet."""
+    left = run(["tail", "--group", "reader", partition]).splitlines()
+    numbers = [int(line[:5]) for line in left]
+    assert numbers == list(range(numbers[0], 3000))
+    return numbers[0]
+
+
+def run(arguments: list[str | Path], *, script: str = '"$@"') -> bytes:
+    words = ["sh", "-c", script, "sh", *command(*map(str, arguments))]
+    return subprocess.run(
+        words, check=True, env=environment(), stdout=subprocess.PIPE, timeout=60
+    ).stdout
+
+
+def test_what_was_printed_before_the_reader_ended_is_committed(tmp_path: Path) -> None:
+    partition = large(tmp_path / "data")
+    arguments: list[str | Path] = ["tail", "--group", "reader", partition]
+    assert run(arguments, script='"$@" | head -n 1').startswith(b"00000 ")
+    assert 0 < first_left(partition) < 3000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_printed_before_a_signal_is_committed(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    partition = large(tmp_path / "data")
+    with subprocess.Popen(
+        command("tail", "-f", "--group", "reader", str(partition)),
+        env=environment(),
+        stdout=subprocess.PIPE,
+    ) as tail:
+        pipe = tail.stdout
+        assert pipe is not None
+        wait_until(lambda: pipe_bytes(pipe) > 32 << 10, "the pipe is nearly full")
+        tail.send_signal(number)
+        tail.wait(timeout=30)
+        printed = pipe.read().count(b"\n")
+    assert tail.returncode == 128 + number
+    assert 0 < first_left(partition) <= printed
+
+
+def pipe_bytes(pipe: IO[bytes]) -> int:
+    """Return how many bytes of a pipe can be read."""
+    found = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
 
 
 def test_groups_are_listed_and_described(logfs: Call, data: Path) -> None:

@@ -115,6 +115,8 @@ def test_a_format_is_that_of_kcat(logfs: Call, data: Path) -> None:
         b'{"n": 29, "level": "info"}%!\n'
     )
     assert logfs("tail", "-n", "1", "--format", "%o", data).out == b"9\n9\n9\n"
+    assert logfs("tail", "-n", "1", "--format", r"%o\n", data).out == b"9\n9\n9\n"
+    assert logfs("tail", "-n", "1", "--format", r"\n%o", data / "web").out == b"\n9\n"
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,11 @@ def export(  # noqa: PLR0913 - an argument for each option
             compact=compact,
             verify=verify,
         )
+    _report(destination, done, iceberg, as_json=as_json)
+
+
+def _report(destination: str, done: "Exported", iceberg: str | None, *, as_json: bool) -> None:
+    """Print what was done, and end with an error if something was refused or differs."""
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
     _show(destination, done, iceberg, as_json=as_json)

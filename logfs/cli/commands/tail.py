@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, isolation_option
 from logfs.cli.record_query import RecordQuery, query_options
 from logfs.cli.terminal import streams
+from logfs.cli.terminal.interrupts import Interrupts
 from logfs.types import MAX_OFFSET
 
 if TYPE_CHECKING:
+    from logfs.cli.tail_records import TailPrinter
     from logfs.types import IsolationLevel
 
 _LINES = 10
@@ -109,7 +112,8 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     With --group the position of a consumer group is kept, as Kafka keeps it: the next call prints
     the records after those that this one has printed. Positions are committed after the output was
-    flushed, and with -f each second. After a crash the last records may be printed again.
+    flushed, with -f each second, and when a signal or the end of the reader ends the command. After
+    a crash, and after "| head", the last records may be printed again.
 
     \b
     Examples:
@@ -136,28 +140,48 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
         sys.stdout.flush()
         status = failures.report(error, debug=is_debug)
 
-    try:
-        with TailPrinter(
-            sys.stdout.buffer, report, view, level, query, group=group, has_prefix=prefix
-        ) as followed:
-            for path in paths:
-                try:
-                    with failures.about(path):
-                        followed.add(path)
-                except failures.AboutError as error:
-                    report(error)
-            followed.open(_LINES if count is None else count)
+    with TailPrinter(
+        sys.stdout.buffer, report, view, level, query, group=group, has_prefix=prefix
+    ) as printer:
+        for path in paths:
             try:
-                followed.print_present()
-                if follow:
-                    followed.print_coming()
-            except KeyboardInterrupt:
-                followed.commit()
-                raise
+                with failures.about(path):
+                    printer.add(path)
+            except failures.AboutError as error:
+                report(error)
+        if group is None:
+            _print(printer, count, follow=follow)
+        else:
+            _print_and_commit(printer, follow=follow)
+    failures.exit_with(status)
+
+
+def _print(printer: "TailPrinter", count: int | None, *, follow: bool) -> None:
+    try:
+        printer.open(_LINES if count is None else count)
+        printer.print_present()
+        if follow:
+            printer.print_coming()
     except KeyboardInterrupt:
         streams.abandon()
         failures.exit_with(failures.INTERRUPTED)
-    failures.exit_with(status)
+
+
+def _print_and_commit(printer: "TailPrinter", *, follow: bool) -> None:
+    """Commit also what was printed before a signal, or before the reader of the output ended."""
+    with Interrupts() as interrupts:
+        try:
+            printer.open(0)
+            printer.print_present()
+            if follow:
+                printer.print_coming()
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            streams.abandon()
+            with suppress(KeyboardInterrupt), interrupts.held():
+                printer.commit()
+            if isinstance(error, BrokenPipeError):
+                raise
+            failures.exit_with(interrupts.status)
 
 
 def _checked(

@@ -20,7 +20,8 @@ LAST_PAUSE_S = 3600.0
 """The pause between two rounds; it doubles after each round that found nothing."""
 QUESTIONS = 64
 """How many inodes the kernel is asked for without a pause; one takes 10 to 20 us."""
-_STEP_S = 1.0
+_BETWEEN_S = 1.0
+"""The pause after so many questions."""
 _KNOWN = -1
 
 
@@ -49,7 +50,7 @@ class Pruning:
             numbers = list(self._unsure)
             for first in range(0, len(numbers), QUESTIONS):
                 has_found |= self._ask(numbers[first : first + QUESTIONS])
-                await trio.sleep(_STEP_S)
+                await trio.sleep(_BETWEEN_S)
             pause_s = FIRST_PAUSE_S if has_found else min(2 * pause_s, LAST_PAUSE_S)
             await trio.sleep(pause_s)
 

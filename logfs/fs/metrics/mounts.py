@@ -187,68 +187,68 @@ def _looked_ms(log: ReadableLog) -> int:
     return 0 if log.residency is None else log.residency.time_ms
 
 
+_WITHOUT_PYTHON: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "ahead_reads",
+        "read",
+        "logfs_reads_ahead_total",
+        "Reads among those that the C library answered from bytes rendered ahead.",
+    ),
+    (
+        "serving_reads",
+        "read",
+        "logfs_native_reads_total",
+        "Reads among those that were rendered without Python.",
+    ),
+    (
+        "serving_writes",
+        "write",
+        "logfs_native_writes_total",
+        "Writes among those that were applied without Python.",
+    ),
+    (
+        "serving_syncs",
+        "fsync",
+        "logfs_native_fsyncs_total",
+        "Fsyncs among those that were answered without Python.",
+    ),
+    (
+        "serving_opens",
+        "open",
+        "logfs_native_opens_total",
+        "Opens among those that were answered without Python.",
+    ),
+    (
+        "serving_stats",
+        "getattr",
+        "logfs_native_stats_total",
+        "Stats among those that were answered without Python.",
+    ),
+    ("serving_flushes", "flush", "", ""),
+    ("serving_releases", "release", "", ""),
+)
+"""What the hooks have counted: attribute, request; name and help of a metric of its own, if any."""
+
+
 def _of_requests(operations: Operations) -> Iterator[Family]:
     """Yield what the kernel asked, and what it was answered."""
     requests, hooks = operations.request_counts, operations.hooks
     done = requests.done.copy()
-    ahead = hooks.ahead_reads if hooks is not None else 0
-    native = hooks.serving_writes if hooks is not None else 0
-    synced = hooks.serving_syncs if hooks is not None else 0
-    closed = hooks.serving_flushes if hooks is not None else 0
-    looked = hooks.serving_stats if hooks is not None else 0
-    rendered = hooks.serving_reads if hooks is not None else 0
-    opened = hooks.serving_opens if hooks is not None else 0
-    released = hooks.serving_releases if hooks is not None else 0
-    without_python = {
-        "read": ahead + rendered,
-        "write": native,
-        "fsync": synced,
-        "flush": closed,
-        "getattr": looked,
-        "open": opened,
-        "release": released,
-    }
-    for name, count in without_python.items():
+    metrics = []
+    for attribute, name, metric, text in _WITHOUT_PYTHON:
+        count = 0 if hooks is None else getattr(hooks, attribute)
         if count:
             done[name] += count
-    rows = [Sample((name,), count) for name, count in sorted(done.items())]
+        if metric:
+            metrics.append(counter(metric, text, count))
     yield Family(
         "logfs_requests_total",
         "counter",
         "Requests of the kernel that were answered with what they asked for.",
         ("operation",),
-        rows,
+        [Sample((name,), count) for name, count in sorted(done.items())],
     )
-    yield counter(
-        "logfs_reads_ahead_total",
-        "Reads among those that the C library answered from bytes rendered ahead.",
-        ahead,
-    )
-    yield counter(
-        "logfs_native_reads_total",
-        "Reads among those that were rendered without Python.",
-        rendered,
-    )
-    yield counter(
-        "logfs_native_writes_total",
-        "Writes among those that were applied without Python.",
-        native,
-    )
-    yield counter(
-        "logfs_native_fsyncs_total",
-        "Fsyncs among those that were answered without Python.",
-        synced,
-    )
-    yield counter(
-        "logfs_native_opens_total",
-        "Opens among those that were answered without Python.",
-        opened,
-    )
-    yield counter(
-        "logfs_native_stats_total",
-        "Stats among those that were answered without Python.",
-        looked,
-    )
+    yield from metrics
     # From the start, and not from the first error on: a counter that begins at 1 never grew.
     expected = {(name, number): 0 for name in OPERATIONS for number in _ERRORS_OF_DISKS}
     failed = sorted((expected | requests.failed).items())
