@@ -59,7 +59,13 @@ class Lookups:
             await partition.executor.releasing.wait()
         if not isinstance(found, Node):
             found = await self._ask(parent, name, found)
-        return self._inodes.canonical(found)
+        known = self._inodes.canonical(found)
+        if known is found or self._tree.is_live(known):
+            return known
+        # The topic was deleted and restored, and programs still have its old files open.
+        found.ino = known.ino
+        self._inodes.replace(found)
+        return found
 
     async def resolved(self, number: int, pid: int) -> Node:
         """Return the node with a number; if it is pending, wait until it is resolved.

@@ -11,7 +11,7 @@ result is a ``DeferredLookup``, which the caller runs where it may block. No pyf
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
 from typing import Generic, NamedTuple, TypeVar
@@ -248,6 +248,18 @@ class Tree:
     def parse(self, name: str) -> PartitionAddress:
         """Parse a name below a topic, with the daemon's time zone."""
         return parse_partition_name(name, self.time_zone)
+
+    def is_live(self, node: Node) -> bool:
+        """Whether a node is of topics as they are now, not of those that were deleted."""
+        if isinstance(node, TopicNode):
+            return node is self.root or self._topics.get(node.name) is node
+        partitions: Sequence[MountedPartition | None] = (node.partition,)
+        if isinstance(node, FileNode):
+            if not node.is_current:
+                return False
+            partitions = node.partitions
+        known = self._partitions
+        return all(one is None or known.get(one.topic_partition) is one for one in partitions)
 
     def _is_live(self, partition: MountedPartition) -> bool:
         return self._store.partition(*partition.topic_partition) is partition.log
