@@ -49,6 +49,14 @@ _SLOT = struct.Struct(">qqqqqi")
 _CRC = struct.Struct(">I")
 
 
+_REPORTED: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("state", "error"), str),
+    **dict.fromkeys(("reported", "acknowledged", "bytes", "records", "retries", "losses"), int),
+    **dict.fromkeys(("produce_seconds", "throttled_ms"), (int, float)),
+}
+"""What a process reports; what has another type is left out."""
+
+
 class ForwardIdentity(NamedTuple):
     """What is forwarded where, and as which producer.
 
@@ -297,7 +305,7 @@ def read_note(disk: Disk, directory: str, name: str) -> ForwardNote:
     try:
         identity = _identity(_block(file, 0), path)
         _, _, held = _read_slot(file, 0)
-        report = _parsed(_block(file, _BLOCK_BYTES)) or {}
+        report = _report(_block(file, _BLOCK_BYTES))
     except (CorruptCheckpointError, UnsupportedFormatError) as error:
         unknown = ForwardIdentity("", "", "", "", "", 0, -1, -1, 0)
         return ForwardNote(name, unknown, 0, 0, {"state": FAILED, "error": str(error)})
@@ -351,6 +359,11 @@ def _parsed(data: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _report(data: bytes) -> dict[str, Any]:
+    found = _parsed(data) or {}
+    return {key: value for key, value in found.items() if isinstance(value, _REPORTED.get(key, ()))}
 
 
 def _identity(data: bytes, name: str) -> ForwardIdentity:

@@ -116,6 +116,24 @@ def test_a_report_that_is_torn_is_left_out() -> None:
     assert read_note(bench.disk, DIRECTORY, NAME).report == {}
 
 
+def test_of_a_report_that_was_changed_only_known_facts_are_read() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    known = {"state": "forwarding", "records": 3, "produce_seconds": 0.5}
+    changed: dict[str, object] = {
+        "acknowledged": None,
+        "error": 5,
+        "bytes": "many",
+        "to": [],
+        "held_offset": "x",
+    }
+    file.report({**known, **changed})
+    note = read_note(bench.disk, DIRECTORY, NAME)
+    assert note.report == known
+    assert note.as_json(20, None)["acknowledged"] is None
+    assert note.as_json(20, None)["held_offset"] == 0
+
+
 def test_a_report_with_a_long_error_is_read() -> None:
     bench = a_log()
     file = forward_to(bench)
