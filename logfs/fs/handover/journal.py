@@ -469,9 +469,15 @@ def journal_of(state: HandoverState) -> Journal:
     stop = first + min(state.words[Word.OPENED], OPENED) * OPENED_WORDS
     for at in range(first, stop, OPENED_WORDS):
         fh, ino, flags, uid = state.words[at : at + OPENED_WORDS]
-        if fh:
+        if not fh:
+            continue
+        try:
             journal.opened(fh, ino, flags, uid)
-            state.words[at + OpenedWord.FH] = 0
+        except struct.error as error:
+            raise StateError(
+                f"the note of a file that was opened without Python does not decode: {error}"
+            ) from error
+        state.words[at + OpenedWord.FH] = 0
     return journal
 
 

@@ -105,6 +105,16 @@ def test_files_that_were_opened_without_python_get_entries_in_the_journal() -> N
         assert [first.words[place] for place in places] == [0, 0, 0]
 
 
+def test_a_damaged_note_of_such_a_file_is_refused() -> None:
+    damaged = HandoverState.create()
+    damaged.words[Word.OPENED] = 1
+    for word in OpenedWord:
+        damaged.words[state.OPENED_AT // 8 + word] = 2**63
+
+    with pytest.raises(StateError, match="does not decode"):
+        journal_of(damaged)
+
+
 def test_a_file_that_is_no_state_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"no state")
