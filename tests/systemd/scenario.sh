@@ -62,13 +62,26 @@ wait $writer
 systemctl start logfs-verify@web
 echo "verified: $?"
 
-# A daemon that does not end is killed; its dead mount goes too.
+# A daemon that does not end is killed; its dead mount goes too, by a command that has as much time.
 mkdir -p /run/systemd/system/logfs@.service.d
-printf '[Service]\nTimeoutStopSec=500ms\n' >/run/systemd/system/logfs@.service.d/z.conf
+printf '[Service]\nTimeoutStopSec=5\nWatchdogSec=0\n' >/run/systemd/system/logfs@.service.d/z.conf
 systemctl daemon-reload
-# systemd lets a stopped process go on when it ends it, so it is stopped again and again.
-stop_for_ever() { while kill -STOP "$1" 2>/dev/null; do :; done; }
-stop_for_ever "$(pid)" &
+# systemd sends SIGCONT after SIGTERM, and a process that SIGSTOP has stopped would go on and end. A tracer
+# stops its main thread, which handles signals, until SIGKILL.
+hold() {
+    "/proc/$1/exe" - "$1" <<'END'
+import ctypes, os, sys
+pid, libc = int(sys.argv[1]), ctypes.CDLL(None, use_errno=True)
+SEIZE, INTERRUPT, WAIT_ALL = 0x4206, 0x4207, 0x40000000
+for request in (SEIZE, INTERRUPT):
+    if libc.ptrace(request, pid, None, None):
+        sys.exit(os.strerror(ctypes.get_errno()))
+while os.WIFSTOPPED(os.waitpid(pid, WAIT_ALL)[1]):
+    open("/run/held", "w").close()
+END
+}
+hold "$(pid)" &
+until_ test -e /run/held
 systemctl stop $service
 echo "stopped by force: $(systemctl show --property=Result --value $service), $(mounted)"
 wait
