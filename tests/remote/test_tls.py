@@ -107,3 +107,17 @@ def test_init_tells_at_once_that_a_certificate_is_not_trusted(
     assert (outcome.status, outcome.out) == (1, b"")
     assert "AWS_CA_BUNDLE" in outcome.errors[0]
     assert not (data / "logfs.remote").exists()
+
+
+def test_without_certificates_of_authorities_the_package_is_named(
+    logfs: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("SSL_CERT_FILE", "/dev/null")
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    outcome = logfs("cat", "s3://logs/web/0")
+    assert outcome.status == 1
+    assert "ca-certificates" in outcome.errors[0]

@@ -29,6 +29,8 @@ _CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re
 _KIND = re.compile(r"\bkind: (\w+)")
 _SERVER = re.compile(r"(https?://[^/\s]+)")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_NO_AUTHORITIES = "No CA certificates were loaded"
+"""The library needs some also for servers without TLS."""
 _METADATA = re.compile(r"169\.254\.169\.254|fd00:ec2::254|metadata\.google\.internal")
 """Where machines of the clouds get their credentials."""
 
@@ -123,9 +125,14 @@ def reason_of(text: str) -> str:
     if status is not None:
         words = f"{status[1]}{status[2]}".strip()
         code = _CODE.search(text)
-        if code is None:
-            return words
-        return words + (f" ({code[1]}: {code[2]})" if code[2] else f" ({code[1]})")
+        if code is not None:
+            words += f" ({code[1]}: {code[2]})" if code[2] else f" ({code[1]})"
+        return words
+    if _NO_AUTHORITIES in text:
+        return (
+            "this machine has no certificates of authorities: install the package ca-certificates, "
+            "or set SSL_CERT_FILE to a file with some"
+        )
     line = text.partition("\n")[0]
     kind = _KIND.search(text)
     if kind is None:
