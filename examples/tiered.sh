@@ -90,7 +90,7 @@ run "logfs mount --background --log-file there.log -o ro $url there"
 run "cat there/web/0 > copied"
 head -c "$(stat -c %s copied)" lines >beginning
 same copied beginning
-run "logfs cat $url/web/0@offset=150000 | head -n 1"
+run "logfs cat $url/web/0@offset=100000..offset=100001"
 run "getfattr --only-values -n user.logfs.object there/.segments/web-0/00000000000000000000.log; echo"
 
 printf '\n# This machine is lost. What was copied comes back, and another one goes on\n'
