@@ -134,6 +134,19 @@ def test_reads_that_come_back_return_the_same_bytes(
 
 
 @each_view
+@pytest.mark.parametrize("make", [dense, compressed])
+def test_reads_on_both_sides_of_a_border_return_the_same_bytes(
+    make: Callable[[], HoledLog], view: View
+) -> None:
+    text, places = whole(make, view)
+    for place in places:
+        file, out = GrowingFile(make().log, view, 0), bytearray(300)
+        for offset in (place, max(place - 1, 0)) * 4:
+            got = file.read_into(memoryview(out), offset)
+            assert out[:got] == text[offset : offset + 300]
+
+
+@each_view
 @pytest.mark.parametrize("make", LOGS)
 def test_a_read_goes_on_from_a_part_of_a_batch(make: Callable[[], HoledLog], view: View) -> None:
     log = make()
