@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 from benchmarks.data import write_lines
 from benchmarks.floor import LISTED
@@ -13,8 +14,12 @@ from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
 from benchmarks.runner import Bench, alternate, percentile, timed_shell
 
 _SYSTEMS = ("logfs", "floor", "plain")
-_ONE, _MANY = 2, 4
+_ONE, _SEEK, _MANY = 2, 3, 4
 """Times the floor, which answers with the same attributes for every name, found beforehand."""
+
+
+_SPAN_BYTES, _PIECE_BYTES = 32_000_000, 4096
+"""A few batches of 1 MiB."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -31,6 +36,8 @@ def rows(bench: Bench) -> Iterator[Row]:
     looks = bench.scaled(4000, 1000)
     sides = alternate([_looker(topic / "0", looks) for topic in topics], bench.pairs)
     yield _row("fstat(2) of a growing name, p50", _ONE, "us", sides)
+    sides = alternate([_seeker(topic / "0", looks) for topic in topics], bench.pairs)
+    yield _row("4 KiB at random places in 32 MB of a growing name, p50", _SEEK, "us", sides)
     for what, of_topic in (("names", _names), ("names and stat(2)", _stats)):
         sides = alternate([of_topic(topic) for topic in topics], bench.pairs)
         yield _row(f"{LISTED:,} partitions listed, {what}", _MANY, "ms", sides)
@@ -74,6 +81,25 @@ def _looker(path: Path, count: int) -> Callable[[], float]:
         return percentile(times, 0.5) / 1000
 
     return run
+
+
+def _seeker(name: Path, times: int) -> Callable[[], float]:
+    """Return a run that reads at random places, to which it comes back; p50 of one in us."""
+
+    def seek() -> float:
+        chance, took_s = Random(1), []
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            for _ in range(times):
+                place = chance.randrange(_SPAN_BYTES)
+                started_s = time.perf_counter()
+                os.pread(descriptor, _PIECE_BYTES, place)
+                took_s.append(time.perf_counter() - started_s)
+        finally:
+            os.close(descriptor)
+        return percentile(took_s, 0.5) * 1e6
+
+    return seek
 
 
 def _names(topic: Path) -> Callable[[], float]:
