@@ -170,3 +170,19 @@ def test_files_that_another_process_removed_are_fetched(store: FakeStore, tmp_pa
     files.blocks.forget(files.blocks.object(log.key, len(DATA)))
     assert opened(files, log.part()).pread(10, 5) == DATA[5:15]
     wait_until(lambda: files.blocks.counters.requests > 8, "it was fetched")
+
+
+def test_a_file_that_another_process_made_anew_is_whole_again_when_it_has_no_hole(
+    store: FakeStore, tmp_path: Path
+) -> None:
+    log = StoredLog(store, "a", DATA)
+    ours = cached(store, tmp_path)
+    read_randomly(ours, log)
+    assert isinstance(ours.open("t-0/x.log", log.part()), PosixFile)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    opened(cached(store, tmp_path), log.part()).pread(10, 3 * MIB)  # one block of it
+    for _ in range(2):
+        file = ours.open("t-0/x.log", log.part())
+        assert file.size() == len(DATA)
+        assert all(file.pread(MIB, n * MIB) == DATA[n * MIB :][:MIB] for n in range(7))

@@ -11,8 +11,8 @@ When the directory is full, the file that was used least recently goes. Open fil
 Errors of the directory are logged, and cost a request to the store. Several processes may use one
 directory; each has its own sum of what it has seen.
 
-A file whose blocks were all checked in this process is opened like any file of the disk: the kernel
-can serve it by itself.
+A file whose blocks were all checked in this process, and that has no hole, is opened like any file
+of the disk: the kernel can serve it by itself. Every process writes only blocks that it has checked.
 """
 
 import errno
@@ -174,8 +174,11 @@ class CacheDirectory:
             self._remove(name)
             return None
         file = _WholeFile(path, descriptor, inode)
-        if file.size() != size:
+        # Another process may have removed the file that was checked, and made this one.
+        if file.size() != size or os.lseek(descriptor, 0, os.SEEK_HOLE) != size:
             file.close()
+            with self._guard:
+                entry.checked.clear()
             return None
         return file
 
