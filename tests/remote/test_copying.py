@@ -3,11 +3,13 @@
 import pytest
 
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.log.retention import apply_retention
 from logfs.log.tiering import heads
+from logfs.log.tiering.removing import SHORTEST_DELAY_MS
 from logfs.types import View
 from tests.log.support import text_of
 from tests.remote.fakestore import FakeStore
-from tests.remote.tiering import Stop, TieredBench, no_throttle
+from tests.remote.tiering import TIERED, Stop, TieredBench, no_throttle
 
 
 def test_a_log_whose_sealed_segments_are_in_the_store_alone_reads_the_same() -> None:
@@ -72,6 +74,43 @@ def test_a_second_writer_fences_the_first_which_keeps_every_local_byte() -> None
     with pytest.raises(FencedError):
         bench.tiering.drop(bench.now_ms)
     assert text_of(bench.log).endswith(more)
+
+
+@pytest.mark.expect_log("fenced")
+def test_a_fenced_daemon_drops_no_local_file_that_the_store_may_have_lost() -> None:
+    bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
+    bench.fill(40)
+    bench.tiering.work(no_throttle, bench.now_ms)
+    assert bench.tier.local
+    other = TieredBench(disk=bench.disk.after_kill(), objects=bench.objects)
+    other.store.alter_topic("t", {"retention.bytes": "0", "local.retention.bytes": "0"})
+    apply_retention(other.log, other.now_ms)
+    other.log.remove_due_files(other.now_ms)
+    other.tiering.remove(other.now_ms)
+    other.tiering.remove(other.now_ms + SHORTEST_DELAY_MS + 1)
+    assert not [key for key in bench.objects.objects if key.endswith(".log")]
+    text = text_of(bench.log)
+    bench.store.alter_topic("t", {"local.retention.bytes": "0"})
+    with pytest.raises(FencedError):
+        bench.tiering.work(no_throttle, bench.now_ms)
+    bench.log.remove_due_files(bench.now_ms)
+    assert text_of(bench.log) == text
+
+
+def test_no_local_file_goes_while_the_store_cannot_say_that_it_is_named() -> None:
+    bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
+    bench.fill(40)
+    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.store.alter_topic("t", {"local.retention.bytes": "0"})
+    before = bench.local_names(".log")
+    bench.objects.fail("get")
+    with pytest.raises(OSError, match="injected"):
+        bench.tiering.work(no_throttle, bench.now_ms)
+    assert bench.local_names(".log") == before
+    bench.objects.heal()
+    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.log.remove_due_files(bench.now_ms)
+    assert len(bench.local_names(".log")) == 1
 
 
 def test_the_head_of_another_directory_is_refused() -> None:

@@ -76,7 +76,7 @@ def drop_local(log: PartitionLog, now_ms: int) -> Dropped:
         OSError: The disk failed.
     """
     count, size_bytes = 0, 0
-    while part := _due(log, now_ms)[:SEGMENTS_AT_ONCE]:
+    while part := local_segments_due(log, now_ms)[:SEGMENTS_AT_ONCE]:
         log.drop_local(part, now_ms)
         count += len(part)
         size_bytes += sum(segment.size_bytes for segment in part)
@@ -89,8 +89,8 @@ def drop_local(log: PartitionLog, now_ms: int) -> Dropped:
     return Dropped(count, size_bytes)
 
 
-def _due(log: PartitionLog, now_ms: int) -> list[Segment]:
-    """Return the segments whose local files go now."""
+def local_segments_due(log: PartitionLog, now_ms: int) -> list[Segment]:
+    """Return the segments whose local files local retention does not keep."""
     tier, snapshot = log.tier, log.snapshot
     if tier is None:
         return []

@@ -35,7 +35,7 @@ from logfs.log.tiering.copying import (
     segments_to_copy,
     start_of,
 )
-from logfs.log.tiering.dropping import Dropped, drop_local
+from logfs.log.tiering.dropping import Dropped, drop_local, local_segments_due
 from logfs.log.tiering.heads import FirstFacts, HeadWriter
 from logfs.log.tiering.removing import (
     DroppedSegments,
@@ -190,8 +190,19 @@ class PartitionTiering:
         return count
 
     def drop(self, now_ms: int) -> Dropped:
-        """Drop local files that local retention does not keep; see ``drop_local``."""
+        """Drop local files that local retention does not keep; see ``drop_local``.
+
+        The store is asked first: another process may have taken over and removed the objects.
+
+        Raises:
+            FencedError: Another process has taken over.
+            OSError: The store or the disk failed.
+        """
         self.begin()
+        if not local_segments_due(self.log, now_ms):
+            return Dropped(0, 0)
+        with self._noting_problems():
+            self._writer.confirm()
         dropped = drop_local(self.log, now_ms)
         self.status.dropped_segments += dropped.segments
         return dropped
