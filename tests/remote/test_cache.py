@@ -183,6 +183,6 @@ def test_a_file_that_another_process_made_anew_is_whole_again_when_it_has_no_hol
         file.unlink()
     opened(cached(store, tmp_path), log.part()).pread(10, 3 * MIB)  # one block of it
     for _ in range(2):
-        file = ours.open("t-0/x.log", log.part())
-        assert file.size() == len(DATA)
-        assert all(file.pread(MIB, n * MIB) == DATA[n * MIB :][:MIB] for n in range(7))
+        whole = ours.open("t-0/x.log", log.part())
+        assert whole.size() == len(DATA)
+        assert all(whole.pread(MIB, n * MIB) == DATA[n * MIB :][:MIB] for n in range(7))
