@@ -3,6 +3,8 @@
 import contextlib
 import errno
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +15,31 @@ import pytest
 from logfs.disk.remote.objects import ChangedError, ObjectStore
 from logfs.disk.remote.s3 import StoreSettings, open_store, parse_store_url
 from logfs.errors import InvalidConfigError
+from tests.mounting import ROOT
 from tests.remote.fakestore import FakeStore
 from tests.remote.servers import Bucket, ObjectServer
 
 MIB = 1 << 20
+
+
+SMALL_PUTS = """
+import os, resource, sys, threading, time
+from logfs.disk.remote.s3 import StoreSettings, open_store
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+store = open_store(sys.argv[1], StoreSettings(os.environ, time.monotonic))
+store.create("first", b"1")
+before = peak()
+threads = [threading.Thread(target=store.put, args=(str(n), [b"x"])) for n in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(peak() - before)
+"""
+"""Prints by how many MiB its memory has grown."""
 
 
 @pytest.fixture(params=["fake", pytest.param("s3", marks=pytest.mark.programs)])
@@ -179,6 +202,18 @@ def test_a_large_object_is_stored_in_parts(bucket: Bucket) -> None:
     assert caught.value is problem
     with pytest.raises(FileNotFoundError):
         store.stat("other")
+
+
+@pytest.mark.programs
+def test_small_objects_that_are_put_at_once_take_little_memory(bucket: Bucket) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_PUTS, bucket.url],
+        env={**os.environ, **bucket.environment, "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert int(done.stdout) < 48
 
 
 @pytest.mark.programs

@@ -20,6 +20,7 @@ are not signed: TLS protects them already, and it halves the CPU time of an uplo
 
 import errno
 import itertools
+import mmap
 import os
 import re
 import threading
@@ -435,17 +436,17 @@ class _Buffers:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._spare: list[bytearray] = []
+        self._spare: list[mmap.mmap] = []
         self._timer: threading.Timer | None = None
 
-    def take(self) -> bytearray:
-        """Return a buffer of ``ONE_PUT_BYTES``, with any contents."""
+    def take(self) -> mmap.mmap:
+        """Return a buffer of ``ONE_PUT_BYTES``; what is not filled takes no memory."""
         with self._guard:
             if self._spare:
                 return self._spare.pop()
-        return bytearray(ONE_PUT_BYTES)
+        return mmap.mmap(-1, ONE_PUT_BYTES)
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: mmap.mmap) -> None:
         """Keep a buffer for the next object."""
         with self._guard:
             self._spare.append(buffer)
