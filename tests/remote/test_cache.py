@@ -172,7 +172,7 @@ def test_files_that_another_process_removed_are_fetched(store: FakeStore, tmp_pa
     wait_until(lambda: files.blocks.counters.requests > 8, "it was fetched")
 
 
-def test_a_file_that_another_process_made_anew_is_whole_again_when_it_has_no_hole(
+def test_a_file_that_another_process_rebuilt_is_whole_again_when_it_has_no_hole(
     store: FakeStore, tmp_path: Path
 ) -> None:
     log = StoredLog(store, "a", DATA)

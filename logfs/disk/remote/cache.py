@@ -12,7 +12,7 @@ Errors of the directory are logged, and cost a request to the store. Several pro
 directory; each has its own sum of what it has seen.
 
 A file whose blocks were all checked in this process, and that has no hole, is opened like any file
-of the disk: the kernel can serve it by itself. Every process writes only blocks that it has checked.
+of the disk: the kernel can serve it by itself. Processes write only blocks that they have checked.
 """
 
 import errno
