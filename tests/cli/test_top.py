@@ -1,9 +1,18 @@
 """``logfs top``: which programs append to and read which topics."""
 
+import fcntl
 import json
 import os
+import pty
 import pwd
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +21,7 @@ import pytest
 
 import logfs as library
 from logfs.client import Daemon
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, command, environment
 from tests.mounting import Mount
 from tests.mounting import logfs as run
 
@@ -120,3 +129,124 @@ def test_without_a_daemon_it_says_so(logfs: Call, tmp_path: Path) -> None:
     outcome = logfs("top", tmp_path)
     assert outcome.status == 1
     assert "no daemon answers here" in outcome.errors[0]
+
+
+class Terminal:
+    """A terminal on which ``logfs top`` runs."""
+
+    def __init__(
+        self, path: Path, lines: int, columns: int, *arguments: str, **variables: str
+    ) -> None:
+        self._ours, theirs = pty.openpty()
+        self.resize(lines, columns)
+        self._before = termios.tcgetattr(theirs)
+        self._theirs = theirs
+        self.process = subprocess.Popen(
+            command("top", str(path), "--interval", "0.2"),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            env={**environment(), "TERM": "xterm", **variables},
+        )
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def press(self, key: bytes) -> None:
+        os.write(self._ours, key)
+
+    def screen(self) -> bytes:
+        """Return the next drawing as a whole."""
+        return self.until(b"\x1b[H", b"\x1b[H").rpartition(b"\x1b[H")[0]
+
+    def until(self, *texts: bytes) -> bytes:
+        """Return what is printed until all texts were, one after the other."""
+        found, wanted, position = b"", list(texts), 0
+        end_s = time.monotonic() + 30
+        while wanted:
+            if (at := found.find(wanted[0], position)) >= 0:
+                position = at + len(wanted.pop(0))
+                continue
+            assert time.monotonic() < end_s, found[-1000:]
+            if select.select([self._ours], [], [], 0.1)[0]:
+                found += os.read(self._ours, 1 << 16)
+        return found
+
+    def ended(self) -> int:
+        """Wait for the end, while the terminal is read; return the exit status."""
+        end_s = time.monotonic() + 30
+        while self.process.poll() is None:
+            assert time.monotonic() < end_s
+            if select.select([self._ours], [], [], 0.05)[0]:
+                os.read(self._ours, 1 << 16)
+        assert termios.tcgetattr(self._theirs) == self._before, "the terminal is as before"
+        return self.process.returncode
+
+
+def test_a_terminal_shows_it_until_q_is_pressed(mount: Mount) -> None:
+    with Terminal(mount.point, 40, 120) as terminal:
+        terminal.until(b"TOPIC", b"PROGRAM", b"TOPIC", b"PROGRAM")
+        terminal.press(b"q")
+        assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(
+    mount: Mount, number: signal.Signals
+) -> None:
+    with Terminal(mount.point, 40, 120) as terminal:
+        terminal.until(b"TOPIC")
+        terminal.process.send_signal(number)
+        assert terminal.ended() == 128 + number
+
+
+def test_a_small_terminal_has_the_head_of_each_table(mount: Mount) -> None:
+    for number in range(9):
+        (mount.point / f"topic{number}").mkdir()
+    with Terminal(mount.point, 40, 120, NO_COLOR="1") as terminal:
+        writer = threading.Thread(target=append_to_all, args=(mount, terminal))
+        writer.start()
+        terminal.until(b"topic8")
+        terminal.resize(9, 40)
+        time.sleep(1)
+        terminal.until(b"PROGRAM")
+        screen = terminal.screen()
+        terminal.press(b"q")
+        assert terminal.ended() == 0
+        writer.join()
+    lines = re.sub(rb"\x1b\[[HJK]", b"", screen).split(b"\r\n")
+    assert len(lines) <= 9
+    assert max(map(len, lines)) <= 40
+    heads = [line.split()[0] for line in lines if line]
+    assert {b"TOPIC", b"PROGRAM"} <= set(heads)
+    assert heads.count(b"and") == 2
+
+
+def append_to_all(mount: Mount, terminal: Terminal) -> None:
+    while terminal.process.poll() is None:
+        for number in range(9):
+            with (mount.point / f"topic{number}" / "0").open("ab") as file:
+                file.write(b"line\n")
+        time.sleep(0.01)
+
+
+def test_it_waits_for_the_next_daemon(tmp_path: Path) -> None:
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        terminal = Terminal(mount.point, 40, 120)
+        terminal.until(b"TOPIC")
+    with terminal:
+        terminal.until(b"waiting for a daemon")
+        with Mount(tmp_path / "data", tmp_path / "mnt"):
+            terminal.until(b"TOPIC", b"PROGRAM")
+            terminal.press(b"q")
+            assert terminal.ended() == 0

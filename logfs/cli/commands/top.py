@@ -1,16 +1,20 @@
 """``logfs top``: which programs append to and read which topics, live."""
 
 import json
-import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
 from logfs.cli import failures
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.interrupts import Interrupts
+from logfs.cli.terminal.live_screen import LiveScreen
 from logfs.cli.terminal.tables import TableColumn
+from logfs.errors import LogfsError
 from logfs.machine.host import user_name
 
 _TOPICS = ("TOPIC", "APPENDS/S", "RECORDS/S", "IN/S", "OUT/S")
@@ -19,7 +23,10 @@ _TEXTS = frozenset({"TOPIC", "PROGRAM", "USER", "DOES"})
 _LONGEST_S = 60.0
 _OTHER_LINES = 14
 """Lines of a screen that are no rows: heads, gaps, notes."""
+_OTHER_PLAIN_LINES = 5
+"""The same of plain tables, without notes."""
 _LEAST_ROWS = 3
+_RETRY_S = 1.0
 
 Row = Mapping[str, Any]
 Sums = dict[tuple[object, ...], list[int]]
@@ -42,9 +49,10 @@ def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -
     """Show which programs append to and read which topics, and how fast.
 
     PATH is a data directory or a mount point (default: the current directory). On a terminal the
-    view is refreshed every interval until Ctrl-C, otherwise it is printed once. The daemon looks
-    only while this command asks. The command uses the control socket, so it must run as the
-    daemon's user or root; a read-only mount has none.
+    view is refreshed every interval until q or Ctrl-C, also when a daemon ends and another one
+    starts; otherwise it is printed once. The daemon looks only while this command asks. The command
+    uses the control socket, so it must run as the daemon's user or root; a read-only mount has
+    none.
 
     \b
         APPENDS/S, RECORDS/S, IN/S
@@ -66,23 +74,47 @@ def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.library.owner import daemon_at
 
+    milliseconds = round(interval * 1000)
+    if not (once or as_json) and sys.stdout.isatty():
+        with Interrupts() as interrupts:
+            try:
+                _watch(path, milliseconds, every=every)
+            except KeyboardInterrupt:
+                failures.exit_with(interrupts.status)
+        return
+    with failures.about(path), daemon_at(path) as daemon:
+        found = daemon.activity(milliseconds)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        _show(found, every=every, most=None)
+
+
+def _watch(path: str, milliseconds: int, *, every: bool) -> None:
+    """Show each interval until q is pressed. A daemon that ends is waited for."""
+    from logfs.library.owner import daemon_at
+
     with failures.about(path):
-        is_live = not (once or as_json) and sys.stdout.isatty()
-        with daemon_at(path) as daemon:
-            while True:
-                found = daemon.activity(round(interval * 1000))
-                if as_json:
-                    click.echo(json.dumps(found, indent=2))
-                    return
-                if is_live:
-                    click.clear()
-                _show(found, every=every, most=_rows_of_screen() if is_live else None)
-                if not is_live:
-                    return
+        daemon_at(path).close()
+    is_over = False
+    with LiveScreen() as screen:
+        while not is_over:
+            try:
+                with daemon_at(path) as daemon:
+                    while not is_over:
+                        _draw(screen, daemon.activity(milliseconds), every=every)
+                        is_over = screen.has_key("q")
+            except (LogfsError, OSError) as error:
+                text = f"waiting for a daemon: {failures.explain(error)}"
+                screen.draw(partial(click.echo, textwrap.fill(text, screen.columns)))
+                is_over = screen.has_key("q", _RETRY_S)
 
 
-def _rows_of_screen() -> int:
-    return max((shutil.get_terminal_size().lines - _OTHER_LINES) // 2, _LEAST_ROWS)
+def _draw(screen: LiveScreen, found: Row, *, every: bool) -> None:
+    """Draw the tables, plain ones if that leaves more room for their rows."""
+    is_plain = screen.lines < _OTHER_LINES + 2 * _LEAST_ROWS
+    rows = (screen.lines - (_OTHER_PLAIN_LINES if is_plain else _OTHER_LINES)) // 2
+    screen.draw(partial(_show, found, every=every, most=max(rows, 1)), is_plain=is_plain)
 
 
 def _show(found: Row, *, every: bool, most: int | None) -> None:
