@@ -31,7 +31,7 @@ def main(log: str, text: str, rounds: int) -> None:
         "value": lambda: total(logfs.scan(log, columns=["value"]).read_arrow()),
         "text": lambda: total(logfs.scan(log, columns=["value"], text=True).read_arrow()),
     }
-    found = alternate([_run(one) for one in sums.values()], rounds)
+    found = alternate([timed(one) for one in sums.values()], rounds)
     totals = {length for runs in found for _, length in runs}
     if len(totals) != 1:
         raise RuntimeError(f"the lengths add up to {sorted(totals)}")
@@ -54,7 +54,9 @@ def lines_of(path: str) -> pa.csv.CSVStreamingReader:
     )
 
 
-def _run(one: Callable[[], int]) -> Callable[[], tuple[float, int]]:
+def timed(one: Callable[[], int]) -> Callable[[], tuple[float, int]]:
+    """Return a run that tells its seconds and the sum."""
+
     def run() -> tuple[float, int]:
         started_s = time.perf_counter()
         length = one()

@@ -27,6 +27,9 @@ _SPREAD = 7_919_000_027
 NUMBERED_LINES = 100_000
 """Lines of a built log whose numbers differ; then they come again."""
 
+TOPIC_LINES = 20
+"""Lines of a topic, where there are many."""
+
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 """Settings of a topic of keys."""
 
@@ -81,6 +84,11 @@ class Opened:
 def numbered_lines(first: int, count: int) -> bytes:
     """Return lines by their numbers."""
     return b"".join(b"%0*d%b" % (_DIGITS, n, _FILLER) for n in range(first, first + count))
+
+
+def topic_lines(number: int) -> bytes:
+    """Return the lines of one of many topics."""
+    return numbered_lines(number * TOPIC_LINES, TOPIC_LINES)
 
 
 def keyed_lines(first: int, count: int, keys: int) -> bytes:

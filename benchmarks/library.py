@@ -1,6 +1,7 @@
 """A process that uses logfs as a library: it builds a log, or opens one and tells how long it took.
 
     python -m benchmarks.library build DATA SPEC     SPEC: a ``data.LogSpec`` as JSON
+    python -m benchmarks.library topics DATA N       N topics, each with a partition of a few lines
     python -m benchmarks.library open DATA close     ends with a clean stop
     python -m benchmarks.library open DATA kill      ends as if it were killed
     python -m benchmarks.library verify DATA JOBS    checks it with so many processes
@@ -21,6 +22,7 @@ from benchmarks.data import (
     LogSpec,
     keyed_lines,
     numbered_lines,
+    topic_lines,
 )
 from logfs.cli.verify_data import verify_data
 from logfs.config import StoreConfig
@@ -76,6 +78,16 @@ def build(data: str, spec: LogSpec) -> None:
     os._exit(0)
 
 
+def build_topics(data: str, count: int) -> None:
+    """Build topics ``t0``, ``t1`` ... with the lines of ``topic_lines``, and end the process."""
+    store = LogStore.open(UnsyncedDisk(data), _CONFIG, current_host(), now_ms=FIRST_MS)
+    for number in range(count):
+        store.create_topic(f"t{number}", 1, {}, FIRST_MS)
+        LineWriter(store.partition(f"t{number}", 0), View.TEXT).write(topic_lines(number), FIRST_MS)
+    store.close(FIRST_MS)
+    os._exit(0)
+
+
 def _fill(store: LogStore, partition: int, spec: LogSpec, segments: int) -> None:
     log = store.partition(spec.topic, partition)
     writer = LineWriter(log, View.TSV if spec.keys else View.TEXT)
@@ -127,6 +139,8 @@ if __name__ == "__main__":
     action, directory, argument = sys.argv[1:]
     if action == "build":
         build(directory, LogSpec(**json.loads(argument)))
+    elif action == "topics":
+        build_topics(directory, int(argument))
     elif action == "verify":
         verify_and_tell(directory, int(argument))
     else:

@@ -4,19 +4,21 @@
 
 LOG is a data directory, TEXT a plain file with the same lines, or the URL of an object store with
 the same log. Prints the seconds of every run as JSON, by what was read: ``text`` or ``url``,
-``logfs`` (all columns, as a query that says nothing gets them), ``pruned`` (the value alone; not
-beside a URL).
+``logfs`` (all columns, as a query that says nothing gets them), ``pruned`` (the value alone),
+``arrow`` and ``arrow_value`` (the same with ``read_arrow``, without Spark, in one thread). Beside a
+URL only ``logfs``.
 """
 
 import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import logfs
+from benchmarks.arrowscan import timed, total
 from benchmarks.runner import alternate
 
 if TYPE_CHECKING:
@@ -32,30 +34,39 @@ def main(log: str, text: str, rounds: int) -> None:
             "logfs": lambda: spark.read.format("logfs").load(log),
             "pruned": lambda: spark.read.format("logfs").schema("value binary").load(log),
         }
+        runs = {name: _run(table) for name, table in tables.items()}
         if "://" in text:
-            del tables["text"], tables["pruned"]
-            tables["url"] = lambda: spark.read.format("logfs").load(text)
-        scan(tables, rounds)
+            del runs["text"], runs["pruned"]
+            runs["url"] = _run(lambda: spark.read.format("logfs").load(text))
+        else:
+            runs["arrow"] = timed(lambda: total(logfs.scan(log).read_arrow()))
+            runs["arrow_value"] = timed(
+                lambda: total(logfs.scan(log, columns=["value"]).read_arrow())
+            )
+        _print_times(runs, rounds)
         spark.stop()
 
 
 def scan(tables: "Mapping[str, Callable[[], DataFrame]]", rounds: int) -> None:
     """Add up the lengths of the values of tables in turn, and print how long each took."""
-    found = alternate([_run(table) for table in tables.values()], rounds)
-    totals = {total for runs in found for _, total in runs}
+    _print_times({name: _run(table) for name, table in tables.items()}, rounds)
+
+
+def _print_times(runs: Mapping[str, Callable[[], tuple[float, int]]], rounds: int) -> None:
+    found = alternate(list(runs.values()), rounds)
+    totals = {length for times in found for _, length in times}
     if len(totals) != 1:
         raise RuntimeError(f"the lengths add up to {sorted(totals)}")
-    times = zip(tables, ([seconds for seconds, _ in runs] for runs in found), strict=True)
+    times = zip(runs, ([seconds for seconds, _ in one] for one in found), strict=True)
     print(json.dumps(dict(times)), flush=True)
 
 
 def _run(table: "Callable[[], DataFrame]") -> Callable[[], tuple[float, int]]:
-    def run() -> tuple[float, int]:
-        started_s = time.perf_counter()
+    def summed() -> int:
         (row,) = table().selectExpr("sum(length(value))").collect()
-        return time.perf_counter() - started_s, int(row[0])
+        return int(row[0])
 
-    return run
+    return timed(summed)
 
 
 def session(directory: str, jars: str = "") -> "SparkSession":

@@ -65,6 +65,7 @@ QUESTIONS: dict[str, Question] = {
     "watch": watching.rows,
     "seen": watching.seen,
     "follow": following.rows,
+    "tails": following.topics,
     "arrow": arrow.rows,
     "spark": spark.rows,
     "jobs": spark.jobs,

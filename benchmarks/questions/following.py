@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.data import numbered_lines
+from benchmarks.data import TOPIC_LINES, LogSpec, build_log, call, numbered_lines, topic_lines
 from benchmarks.mounts import mount_floor, mount_logfs
 from benchmarks.questions.appending import make_writer
-from benchmarks.results import Row, Samples, at_most, compare
-from benchmarks.runner import Bench, alternate, percentile
+from benchmarks.results import Row, Samples, at_most, compare, hold
+from benchmarks.runner import Bench, alternate, percentile, python_command, shell_run
 
 _PAUSE_S = 0.001
 _TAIL_PAUSE_S = 1.3
 _RESOLVED_S = 1.1
 """Until then @latest may be that of the last run, whose lines a reader would begin with."""
 _FOLLOWERS = 1000
+_TOPICS = 2000
+_STARTED_S = 20.0
+"""By then a process follows so many topics."""
 
 _READER = """
 import os, sys, time
@@ -93,6 +96,75 @@ def rows(bench: Bench) -> Iterator[Row]:
     )
 
 
+def topics(bench: Bench) -> Iterator[Row]:
+    """The last lines of many topics in a new process, and a line that comes to one of them."""
+    data, files = bench.directory / "data", bench.directory / "files"
+    count = bench.scaled(_TOPICS, _TOPICS // 4)
+    for directory in (data, files):
+        directory.mkdir()
+    call("benchmarks.library", "topics", data, str(count))
+    for number in range(count):
+        (files / f"t{number}").write_bytes(topic_lines(number))
+    one = build_log(bench, "one", LogSpec(batch_lines=TOPIC_LINES, segment_batches=count))
+    ours, alone, theirs = alternate(
+        [
+            _last_lines(python_command("logfs", "tail", "-n", "10", data)),
+            _last_lines(python_command("logfs", "tail", "-n", str(10 * count), one)),
+            shell_run('cd "$1" && tail -q -n 10 -- * | cat > /dev/null', files),
+        ],
+        bench.pairs,
+    )
+    yield compare(
+        "tails",
+        f"logfs tail -n 10, {count:,} topics",
+        at_most(5, "x as many lines of one topic"),
+        _milliseconds("logfs", ours),
+        _milliseconds("one topic", alone),
+        _milliseconds("tail", theirs),
+    )
+    point = mount_logfs(bench, data).point
+    pipe = '"$@" | exec "$PYTHON" -c "$READER"'
+    follow = python_command("logfs", "tail", "-f", "-n", "0", "--no-prefix", point)
+    plain = ["sh", "-c", 'cd "$0" && exec tail -q -n 0 -f -- *', str(files)]
+    readers = [_piped(pipe, command) for command in (follow, plain)]
+    writes = bench.scaled(10, 5)
+    seen, least = alternate(
+        [
+            lambda: _seen_after(point / "t7" / "0", readers[0], writes, _TAIL_PAUSE_S, _STARTED_S),
+            lambda: _seen_after(files / "t7", readers[1], writes, _TAIL_PAUSE_S, _STARTED_S),
+        ],
+        1,
+    )
+    yield hold(
+        "tails",
+        f"logfs tail -f, {count:,} topics: from write(2) until a line is printed, p50",
+        at_most(100, "ms"),
+        Samples("logfs", "ms", tuple(us / 1000 for us in seen)),
+        Samples("tail -f", "ms", tuple(us / 1000 for us in least)),
+    )
+
+
+def _last_lines(command: Sequence[str]) -> Callable[[], float]:
+    return shell_run('"$@" | cat > /dev/null', *command)
+
+
+def _milliseconds(system: str, seconds: Sequence[float]) -> Samples:
+    return Samples(system, "ms", tuple(1000 * s for s in seconds))
+
+
+def _piped(script: str, command: Sequence[str]) -> list[str]:
+    return [
+        "env",
+        f"PYTHON={sys.executable}",
+        f"READER={_READER}",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        *command,
+    ]
+
+
 @contextmanager
 def _started(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -104,11 +176,17 @@ def _started(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-def _seen_after(path: Path, reader: Sequence[str], writes: int, pause_s: float = _PAUSE_S) -> float:
+def _seen_after(
+    path: Path,
+    reader: Sequence[str],
+    writes: int,
+    pause_s: float = _PAUSE_S,
+    started_s: float = 0.2,
+) -> float:
     """Return the median time in us from write(2) of a line until a reader has it."""
     time.sleep(_RESOLVED_S)
     with _started(reader) as process:
-        time.sleep(max(0.2, pause_s))
+        time.sleep(max(started_s, pause_s))
         started_ns = _write(path, writes, pause_s)[0]
         with path.open("ab") as file:
             file.write(b"end\n")

@@ -1,4 +1,4 @@
-"""How fast does Spark scan a log, beside its own text source; does a job gain by a second core."""
+"""How fast does Spark scan a log, beside its text source and ``read_arrow``; do two cores help."""
 
 import json
 import shutil
@@ -90,6 +90,17 @@ def _rows(bench: Bench, what: str, spec: LogSpec, line_bytes: int) -> Iterator[R
             at_least(1, "x text"),
             ours,
             theirs,
+        )
+    for name, beside, columns in (
+        ("arrow", "logfs", "all columns"),
+        ("arrow_value", "pruned", "value alone"),
+    ):
+        yield compare(
+            "spark",
+            f"read_arrow, {what}, {columns}",
+            at_least(1, "x Spark's scan of the log"),
+            rates("logfs", size, seconds[name]),
+            rates("Spark", size, seconds[beside]),
         )
     shutil.rmtree(data)
     text.unlink()
