@@ -120,7 +120,8 @@ class ReadAhead:
         hooks: The hooks, through which the file system is mounted.
         handle: The number of the open file.
         reader: Reads the file.
-        given: Called with how many bytes were read without Python.
+        given: Called with how many bytes were read without Python; with 0 when small reads are
+            going to be.
         windows: The memory of all files.
         native: Reads without Python where that is possible; None: nowhere.
     """
@@ -187,8 +188,12 @@ class ReadAhead:
         self._next, self._size = offset + got, size
         needed = _IN_A_ROW if got == size else _AT_THE_END
         native = self._native
-        if native is not None and self._in_order >= needed and not native.give(self._next):
+        if native is None or self._in_order < needed:
+            return
+        if not native.give(self._next):
             self._in_order = -_AFTER_USELESS
+        elif size <= LARGEST_BYTES:
+            self._given(0)
 
     def leave(self) -> bool:
         """Give up the window; bytes that the program has not read are read again later.
@@ -270,7 +275,8 @@ class ReadAhead:
             return kept
         left = self._hooks.ahead_take(self._handle) if self._put else 0
         self._next += self._put - left
-        self._given(self._put - left)
+        if self._put > left:
+            self._given(self._put - left)
         self._put = 0
         return self._window.view[self._end - left : self._end]
 

@@ -5,6 +5,7 @@ processor takes longer than the reply: 10 us in many virtual machines, where a s
 given to others. ``/dev/cpu_dma_latency`` asks the kernel that no processor sleeps deeper than a
 latency allows; 0 is no sleep. It takes root, and applies to the whole machine, which then takes
 more power. So it is a mount option, is held only while such reads come, and ends with the daemon.
+It begins with the first reads of a file, which come to Python, and goes on while native reads come.
 
 Its use is measured by the rows ``-o keep_awake`` of the benchmark ``cat``.
 
@@ -14,6 +15,7 @@ Source: Linux Documentation/power/pm_qos_interface.rst. No pyfuse3.
 import io
 import logging
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -32,10 +34,14 @@ class CpuLatency:
 
     Args:
         wanted: The mount option is set.
+        native_reads: Gives the number of reads that were answered without Python.
         device: The device of the request.
     """
 
-    def __init__(self, *, wanted: bool, device: Path = DEVICE) -> None:
+    def __init__(
+        self, native_reads: Callable[[], int], *, wanted: bool, device: Path = DEVICE
+    ) -> None:
+        self._native_reads = native_reads
         self._is_wanted = wanted
         self._device = device
         self._file: io.FileIO | None = None
@@ -59,8 +65,9 @@ class CpuLatency:
             while self._is_wanted:
                 await self._begun.wait()
                 self._hold()
-                while self._is_used:
-                    self._is_used = False
+                seen = -1
+                while self._is_used or self._native_reads() != seen:
+                    self._is_used, seen = False, self._native_reads()
                     await trio.sleep(HOLD_S)
                 self._release()
                 self._begun = trio.Event()

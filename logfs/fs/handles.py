@@ -286,8 +286,6 @@ class FileHandle:
         number: int,
         windows: Windows,
         note: Callable[[], None],
-        *,
-        reads_natively: bool,
     ) -> None:
         """Read without Python where possible, except ``.follow`` names and logs that others write.
 
@@ -295,20 +293,18 @@ class FileHandle:
             hooks: Answer the reads.
             number: The number of this open file.
             windows: Memory for the bytes ahead.
-            note: Called when the hooks have answered reads from bytes ahead.
-            reads_natively: Have reads rendered without Python, too.
+            note: Called when the hooks have answered small reads, or will do so.
         """
 
         def given(size: int) -> None:
             self.partition.log.counters.bytes_out += size
-            if size:
-                note()
+            note()
 
         if isinstance(self.node, FollowNode) or self.log.is_followed:
             return
         if isinstance(self.reader, GrowingFile):
             native = None
-            if reads_natively and NativeReads.may_read(self.node) and hooks.has_serving:
+            if NativeReads.may_read(self.node) and hooks.has_serving:
                 native = NativeReads(hooks, number, self.reader, self.partition)
             self.ahead = ReadAhead(hooks, number, self.reader, given, windows, native)
 

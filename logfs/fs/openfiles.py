@@ -86,8 +86,7 @@ class OpenFiles:
         kept: What is noted of open files for a later daemon.
         quotas: The limits of users.
         hooks: Answer reads without Python; None where they were not built.
-        note_ahead: Called when the hooks have answered reads from bytes ahead.
-        reads_natively: Have reads rendered without Python where that is possible.
+        note_ahead: Called when the hooks have answered small reads, or will do so.
 
     Attributes:
         slots: What writes note.
@@ -113,7 +112,6 @@ class OpenFiles:
         syncs: bool,
         hooks: Hooks | None = None,
         note_ahead: Callable[[], None] = lambda: None,
-        reads_natively: bool = True,
     ) -> None:
         self._store = store
         self._tree = tree
@@ -121,7 +119,6 @@ class OpenFiles:
         self._passthrough = passthrough
         self._hooks = hooks
         self._note_ahead = note_ahead
-        self._reads_natively = reads_natively
         self.slots = NO_SLOTS
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -214,10 +211,7 @@ class OpenFiles:
         if file.appends and isinstance(file.node, PlainNode):
             file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
         if self._hooks is not None and self._hooks.is_active:
-            file.read_ahead(
-                *(self._hooks, number, self._windows, self._note_ahead),
-                reads_natively=self._reads_natively,
-            )
+            file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
 
     def _serve(self, number: int, file: FileHandle, caller: int) -> None:
         """Have the native thread serve a file that appends, whose writer stays from now on."""

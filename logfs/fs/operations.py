@@ -119,7 +119,9 @@ class Operations(pyfuse3.Operations):
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         self.kept_by: Callable[[], str | None] = lambda: None
         tree.meta_of_mount = self.facts
-        self.cpu_latency = CpuLatency(wanted=options.keep_awake)
+        self.cpu_latency = CpuLatency(
+            lambda: 0 if hooks is None else hooks.serving_reads, wanted=options.keep_awake
+        )
         self.hooks = hooks
         self.kernel_cache: KernelCache | None = None
         self.files = OpenFiles(
@@ -134,8 +136,6 @@ class Operations(pyfuse3.Operations):
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
-            # Its effect needs the event loop to see that small reads come.
-            reads_natively=not options.keep_awake,
         )
 
     def init(self) -> None:
