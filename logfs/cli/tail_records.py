@@ -131,8 +131,8 @@ class Followed:
 
 
 _FEW_TIMES = 4
-_GROUP_BYTES = 8 << 10
-"""What is flushed at a time for a group: at most that is printed again if the reader ends early."""
+_GROUP_BYTES = 4 << 10
+"""What is flushed at a time for a group: a pipe takes all of it or nothing."""
 _MERGED_BYTES = 64 << 20
 """Of the logs that are merged, in memory at the same time."""
 _HIDDEN = "__"
@@ -484,13 +484,14 @@ class TailPrinter(Closeable):
     def _write(self, printed: Iterable[Printed]) -> None:
         unflushed = 0
         for _, text, followed, stop in printed:
-            self._out.write(text)
-            followed.written = stop
-            unflushed += len(text)
-            if self._group is not None and (unflushed >= _GROUP_BYTES or self._group.is_due):
+            is_full = unflushed > 0 and unflushed + len(text) > _GROUP_BYTES
+            if self._group is not None and (is_full or self._group.is_due):
                 self._flush()
                 unflushed = 0
                 self._commit(only_if_due=True)
+            self._out.write(text)
+            followed.written = stop
+            unflushed += len(text)
 
     def _flush(self, read: Sequence[Followed] = ()) -> None:
         """Flush the output; all present records of the partitions ``read`` were written."""
