@@ -19,6 +19,7 @@ _TOPIC = "lines"
 _SETTINGS = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "0"}
 _STORE = "remote.log.manager.task.interval.ms=100\ncache.bytes=0\n"
 _PATIENCE_S = 900.0
+_PUT_BYTES = 64 << 20
 _TICK_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,11 +78,19 @@ def _beside_copies(bench: Bench, server: "_Server") -> Iterator[Row]:
         log.enable()
         log.wait_until_copied()
         used_s = log.cpu_s() - before_s
+    copying = Samples("logfs", "s", (used_s / (spec.lines * LINE_BYTES) * (1 << 30),))
     yield hold(
         "tier-append",
-        "processor time of a copy to the store",
-        at_most(1.5, "s a GiB"),
-        Samples("logfs", "s", (used_s / (spec.lines * LINE_BYTES) * (1 << 30),)),
+        "processor time of a copy to the store, for 1 GiB",
+        at_most(1.5, "s"),
+        copying,
+    )
+    yield compare(
+        "tier-append",
+        "the same beside the PUTs alone",
+        at_most(2, "x PUTs alone"),
+        copying,
+        Samples("PUTs alone", "s", _puts_alone_s(server.objects.bucket("alone"), bench.pairs)),
     )
     with _Appending(bench, "beside", server.objects.bucket("beside"), spec) as log:
         calm = [log.p99_us() for _ in range(bench.pairs)]
@@ -96,6 +105,20 @@ def _beside_copies(bench: Bench, server: "_Server") -> Iterator[Row]:
         Samples("copying", "us", tuple(busy)),
         Samples("calm", "us", tuple(calm)),
     )
+
+
+def _puts_alone_s(bucket: Bucket, runs: int) -> tuple[float, ...]:
+    """Return the processor time of storing 1 GiB that is in memory, in objects of 64 MiB."""
+    store, data = bucket.open(), os.urandom(1 << 20) * (_PUT_BYTES >> 20)
+    count = (1 << 30) // _PUT_BYTES
+    found = []
+    for run in range(runs + 1):
+        started_s = time.process_time()
+        for number in range(count):
+            store.put(f"{run}-{number}", [data])
+            store.delete(f"{run}-{number}")
+        found.append(time.process_time() - started_s)
+    return tuple(found[1:])  # the first one has to take the memory
 
 
 def spark(bench: Bench) -> Iterator[Row]:
