@@ -201,13 +201,23 @@ class FollowReads:
         reading = _Reading(
             self.early_replies.request(), file, offset, size, self.early_replies, read_now
         )
-        with self.interrupts.watched(reading.interrupt):
-            return await self._read(reading, file, offset, size, read)
+        following, data = file.following, memoryview(b"")
+        if following is not None:
+            following.begin(offset)
+        try:
+            with self.interrupts.watched(reading.interrupt):
+                data = await self._read(reading, file, offset, size, read)
+        finally:
+            if following is not None:
+                following.end(offset, len(data))
+        return data
 
     def poll(self, file: FileHandle, number: int, handle: PollHandle | None) -> int:
         """Return the events a file is ready for; the handle is notified when that changes."""
         reader = _reader_of(file)
         self.leave(number)
+        if file.following is not None:
+            file.following.take()
         if self._is_over or reader.has_more() or reader.is_over(self._now_ms()):
             return READABLE
         if handle is not None:

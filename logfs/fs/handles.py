@@ -21,7 +21,7 @@ from logfs.errors import (
 from logfs.fs.ahead import ReadAhead, Windows
 from logfs.fs.errnos import RefusedError
 from logfs.fs.hooks import Hooks
-from logfs.fs.nativereads import NativeReads
+from logfs.fs.nativereads import NativeFollowing, NativeReads
 from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
@@ -160,6 +160,7 @@ class FileHandle:
 
     Attributes:
         ahead: Reads ahead where that is possible, see ``ahead``.
+        following: Reads of a ``.follow`` name without Python; None: Python reads it.
         has_long_line: The unfinished line is too long to become a record on the loop.
         partition: The partition of the file.
         reader: Reads the file; None if it is open for writing only.
@@ -184,6 +185,7 @@ class FileHandle:
         "_writer",
         "ahead",
         "appends",
+        "following",
         "has_long_line",
         "is_cached",
         "is_passed",
@@ -213,6 +215,7 @@ class FileHandle:
         self.is_cached = node.is_cached and not node.is_damaged
         self.is_passed = is_passed
         self.ahead: ReadAhead | None = None
+        self.following: NativeFollowing | None = None
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.never_waits = bool(flags & os.O_NONBLOCK)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
@@ -287,7 +290,7 @@ class FileHandle:
         windows: Windows,
         note: Callable[[], None],
     ) -> None:
-        """Read without Python where possible, except ``.follow`` names and logs that others write.
+        """Read without Python where possible, except logs that others write.
 
         Args:
             hooks: Answer the reads.
@@ -300,13 +303,15 @@ class FileHandle:
             self.partition.log.counters.bytes_out += size
             note()
 
-        if isinstance(self.node, FollowNode) or self.log.is_followed:
+        if self.log.is_followed or not isinstance(self.reader, GrowingFile):
             return
-        if isinstance(self.reader, GrowingFile):
-            native = None
-            if NativeReads.may_read(self.node) and hooks.has_serving:
-                native = NativeReads(hooks, number, self.reader, self.partition)
+        may_wait, native = isinstance(self.node, FollowNode), None
+        if NativeReads.may_read(self.node) and hooks.has_serving:
+            native = NativeReads(hooks, number, self.reader, self.partition, may_wait=may_wait)
+        if not may_wait:
             self.ahead = ReadAhead(hooks, number, self.reader, given, windows, native)
+        elif native is not None and not self.never_waits:
+            self.following = NativeFollowing(native)
 
     def resume(self, writer: LineWriter) -> None:
         """Go on with the unfinished line that this open file had in an earlier daemon."""

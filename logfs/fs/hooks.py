@@ -21,7 +21,7 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 10
+_VERSION = 11
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
@@ -68,6 +68,60 @@ _WATCHED_ROW = struct.Struct("=QIIIIQQ16s")
 """``struct watched``: handle, opcode, uid, thread, pid, requests, bytes, name."""
 
 
+def _declare(library: ctypes.CDLL) -> None:
+    """Set the types of what the functions take and return."""
+    library.logfs_request.restype = ctypes.c_uint64
+    library.logfs_ahead_reads.restype = ctypes.c_uint64
+    library.logfs_ahead_put.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
+    )
+    library.logfs_ahead_take.argtypes = (ctypes.c_uint64,)
+    library.logfs_ahead_take.restype = ctypes.c_size_t
+    library.logfs_state_bytes.restype = ctypes.c_uint64
+    library.logfs_notify_poll.argtypes = (ctypes.c_uint64,)
+    library.logfs_notify_apart.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
+    library.logfs_poll_handle.restype = ctypes.c_uint64
+    library.logfs_knows_node.argtypes = (ctypes.c_uint64,)
+
+
+def _declare_serving(library: ctypes.CDLL) -> None:
+    """Set those of the functions that answer requests without Python."""
+    library.logfs_want_serving.argtypes = (ctypes.c_void_p,)
+    library.logfs_serving_open.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
+    library.logfs_serving_begin.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
+    library.logfs_serving_close.argtypes = (ctypes.c_uint64,)
+    library.logfs_serving_writes.restype = ctypes.c_uint64
+    library.logfs_serving_syncs.restype = ctypes.c_uint64
+    library.logfs_serving_flushes.restype = ctypes.c_uint64
+    library.logfs_serving_stats.restype = ctypes.c_uint64
+    library.logfs_serving_know.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
+        *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
+    )
+    library.logfs_opening_allow.argtypes = (ctypes.c_uint32,)
+    library.logfs_opening_find.argtypes = (ctypes.c_uint64, _Facts)
+    library.logfs_opening_take.argtypes = (ctypes.c_uint64,)
+    library.logfs_opening_take.restype = ctypes.c_int64
+    library.logfs_opening_list.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    library.logfs_opening_list.restype = ctypes.c_size_t
+    library.logfs_opening_count.restype = ctypes.c_size_t
+    library.logfs_serving_opens.restype = ctypes.c_uint64
+    library.logfs_serving_releases.restype = ctypes.c_uint64
+    library.logfs_reading_give.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int),
+        *(_Place, ctypes.c_int64, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+    )
+    library.logfs_reading_return.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    library.logfs_reading_take.argtypes = (ctypes.c_uint64, _Place)
+    library.logfs_reading_take.restype = ctypes.c_int64
+    library.logfs_serving_reads.restype = ctypes.c_uint64
+    library.logfs_serving_queued.restype = ctypes.c_uint64
+    library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
+    library.logfs_watched.argtypes = (ctypes.c_void_p,)
+    library.logfs_watched.restype = ctypes.c_size_t
+    library.logfs_watched_missed.restype = ctypes.c_uint64
+
+
 class Hooks:
     """The library. Event loop only.
 
@@ -77,51 +131,8 @@ class Hooks:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
-        library.logfs_request.restype = ctypes.c_uint64
-        library.logfs_ahead_reads.restype = ctypes.c_uint64
-        library.logfs_ahead_put.argtypes = (
-            *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
-        )
-        library.logfs_ahead_take.argtypes = (ctypes.c_uint64,)
-        library.logfs_ahead_take.restype = ctypes.c_size_t
-        library.logfs_state_bytes.restype = ctypes.c_uint64
-        library.logfs_notify_poll.argtypes = (ctypes.c_uint64,)
-        library.logfs_notify_apart.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
-        library.logfs_poll_handle.restype = ctypes.c_uint64
-        library.logfs_knows_node.argtypes = (ctypes.c_uint64,)
-        library.logfs_want_serving.argtypes = (ctypes.c_void_p,)
-        library.logfs_serving_open.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
-        library.logfs_serving_begin.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
-        library.logfs_serving_close.argtypes = (ctypes.c_uint64,)
-        library.logfs_serving_writes.restype = ctypes.c_uint64
-        library.logfs_serving_syncs.restype = ctypes.c_uint64
-        library.logfs_serving_flushes.restype = ctypes.c_uint64
-        library.logfs_serving_stats.restype = ctypes.c_uint64
-        library.logfs_serving_know.argtypes = (
-            *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
-            *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
-        )
-        library.logfs_opening_allow.argtypes = (ctypes.c_uint32,)
-        library.logfs_opening_find.argtypes = (ctypes.c_uint64, _Facts)
-        library.logfs_opening_take.argtypes = (ctypes.c_uint64,)
-        library.logfs_opening_take.restype = ctypes.c_int64
-        library.logfs_opening_list.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-        library.logfs_opening_list.restype = ctypes.c_size_t
-        library.logfs_opening_count.restype = ctypes.c_size_t
-        library.logfs_serving_opens.restype = ctypes.c_uint64
-        library.logfs_serving_releases.restype = ctypes.c_uint64
-        library.logfs_reading_give.argtypes = (
-            *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int),
-            *(_Place, ctypes.c_int64, ctypes.c_int, ctypes.c_int),
-        )
-        library.logfs_reading_take.argtypes = (ctypes.c_uint64, _Place)
-        library.logfs_reading_take.restype = ctypes.c_int64
-        library.logfs_serving_reads.restype = ctypes.c_uint64
-        library.logfs_serving_queued.restype = ctypes.c_uint64
-        library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
-        library.logfs_watched.argtypes = (ctypes.c_void_p,)
-        library.logfs_watched.restype = ctypes.c_size_t
-        library.logfs_watched_missed.restype = ctypes.c_uint64
+        _declare(library)
+        _declare_serving(library)
         self._on_interrupt: object = None
         self._on_reply: object = None
 
@@ -338,7 +349,13 @@ class Hooks:
         return int(self._library.logfs_serving_releases())
 
     def reading_give(
-        self, handle: int, offset: int, partition: tuple[int, int], place: PlainPlace
+        self,
+        handle: int,
+        offset: int,
+        partition: tuple[int, int],
+        place: PlainPlace,
+        *,
+        may_wait: bool,
     ) -> bool:
         """Answer reads of a handle without Python from an offset on; see ``native/reading.h``.
 
@@ -348,6 +365,7 @@ class Hooks:
             partition: Its address, and the number that ``PartitionLock.mark`` said while this was
                 the place.
             place: Where that byte is.
+            may_wait: A read that has nothing waits.
 
         Returns:
             False if there is no room for it now.
@@ -355,7 +373,7 @@ class Hooks:
         return bool(
             self._library.logfs_reading_give(
                 *(handle, offset, *partition, place.log.fileno(), _Place(*place.numbers)),
-                *(place.file_end, int(place.view), int(place.is_active)),
+                *(place.file_end, int(place.view), int(place.is_active), int(may_wait)),
             )
         )
 
@@ -364,6 +382,24 @@ class Hooks:
         place = _Place()
         size = int(self._library.logfs_reading_take(handle, place))
         return size, (place[0], place[1], place[2], place[3])
+
+    def reading_return(self, partition: int | None, *, has_all: bool) -> None:
+        """Have reads that wait without Python come to Python, as requests.
+
+        Args:
+            partition: The address of their partition; None: of any.
+            has_all: All of them, not only those before which Python has changed the partition.
+        """
+        self._library.logfs_reading_return(partition, int(has_all))
+
+    def reading_end(self) -> None:
+        """End the reads that wait without Python with ENOTCONN."""
+        self._library.logfs_reading_end()
+
+    @property
+    def reading_waiting(self) -> int:
+        """How many reads wait without Python."""
+        return int(self._library.logfs_reading_waiting())
 
     @property
     def serving_reads(self) -> int:

@@ -450,7 +450,7 @@ async def _hand_over(operations: Operations, session: Session, scope: trio.Cance
     """Answer what has been read, except reads that wait, and stop; a successor goes on."""
     session.stop_reading()
     with trio.move_on_after(_DRAIN_S) as waiting:
-        while session.in_flight > len(operations.interrupts):  # noqa: ASYNC110 - libfuse replies
+        while session.in_flight > len(operations.interrupts) + session.waiting:  # noqa: ASYNC110 - libfuse replies
             await trio.sleep(_DRAIN_STEP_S)
     if waiting.cancelled_caught:
         logger.warning("%d requests are not answered yet; the next daemon gets them again",
@@ -483,6 +483,8 @@ async def _handle_signals(
             supervisor.stopping()
             operations.index_wait.end()
             operations.follow_reads.end()
+            if operations.hooks is not None:
+                operations.hooks.reading_end()
             operations.store_waits.end()
             operations.files.throttling.end()
             pyfuse3.terminate()

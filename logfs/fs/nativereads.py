@@ -8,6 +8,10 @@ returns is decided by one rule, that of ``log.reading.files``.
 
 Growing names have it in every view, if their log is written here, is not in an object store, and
 its visible end is its end. Names that end at a TO, and other levels, are read ahead; see ``ahead``.
+
+A read of a ``.follow`` name at the end waits in the library. The thread that appends answers it. It
+comes to Python, as a request, when Python has changed the partition, when the topic is deleted, and
+before anything else is done with the open file.
 """
 
 from typing import Protocol
@@ -16,6 +20,10 @@ from logfs.fs.nodes import FileNode, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
 from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.reader import PlainPlace
+
+_IN_ORDER = 2
+_AFTER_USELESS = 16
+"""How many reads later a place from which nothing was read is given again."""
 
 
 class ReadingHooks(Protocol):
@@ -27,6 +35,8 @@ class ReadingHooks(Protocol):
         offset: int,
         partition: tuple[int, int],
         place: PlainPlace,
+        *,
+        may_wait: bool,
     ) -> bool:
         """Have reads of a handle answered from an offset on."""
 
@@ -42,21 +52,29 @@ class NativeReads:
         handle: The number of the open file.
         reader: Reads the file.
         partition: Of the file.
+        may_wait: A read at the end waits.
 
     Attributes:
         is_given: The library has the place.
     """
 
-    __slots__ = ("_handle", "_hooks", "_log", "_partition", "_reader", "is_given")
+    __slots__ = ("_handle", "_hooks", "_log", "_may_wait", "_partition", "_reader", "is_given")
 
     def __init__(
-        self, hooks: ReadingHooks, handle: int, reader: GrowingFile, partition: MountedPartition
+        self,
+        hooks: ReadingHooks,
+        handle: int,
+        reader: GrowingFile,
+        partition: MountedPartition,
+        *,
+        may_wait: bool = False,
     ) -> None:
         self._hooks = hooks
         self._handle = handle
         self._reader = reader
         self._partition = partition
         self._log = partition.log
+        self._may_wait = may_wait
         self.is_given = False
 
     @staticmethod
@@ -89,7 +107,7 @@ class NativeReads:
         if place is None or descriptor < 0 or again is None or again[0] != mark[0]:
             return False
         self.is_given = self._hooks.reading_give(
-            self._handle, offset, (lock.address, mark[0]), place
+            self._handle, offset, (lock.address, mark[0]), place, may_wait=self._may_wait
         )
         if self.is_given:
             self._reader.leave_place(place)
@@ -101,3 +119,41 @@ class NativeReads:
         size, numbers = self._hooks.reading_take(self._handle)
         self._reader.go_on(size, numbers)
         return size
+
+
+class NativeFollowing:
+    """The reads of one open ``.follow`` name that are left to the library. Event loop only.
+
+    Args:
+        native: The place in the file.
+    """
+
+    __slots__ = ("_in_order", "_native", "_next", "_reads")
+
+    def __init__(self, native: NativeReads) -> None:
+        self._native = native
+        self._next = 0  # where the last reply ended
+        self._in_order = 0  # reads that began where the one before ended
+        self._reads = 0  # that Python has not answered
+
+    def begin(self, offset: int) -> None:
+        """Begin a read of Python: it takes the place back."""
+        self.take()
+        self._reads += 1
+        self._in_order = self._in_order + 1 if offset == self._next else min(self._in_order, 0)
+
+    def end(self, offset: int, size: int) -> None:
+        """End a read of Python, which returns ``size`` bytes; the next one may not come here."""
+        self._reads -= 1
+        self._next = offset + size
+        is_due = size > 0 and self._in_order >= _IN_ORDER and not self._reads
+        if is_due and not self._native.give(self._next):
+            self._in_order = -_AFTER_USELESS
+
+    def take(self) -> None:
+        """Take the place back, and the read that waits."""
+        if self._native.is_given:
+            size = self._native.take()
+            self._next += size
+            if not size:
+                self._in_order = -_AFTER_USELESS

@@ -42,10 +42,11 @@ def want_native_thread(hooks: Hooks) -> None:
 async def wake_readers(hooks: Hooks | None, queues: ReaderQueues) -> None:
     """Wake readers that wait for records which the native thread has appended, until cancelled."""
     changes = -1 if hooks is None else hooks.serving_changes
-    while changes >= 0:
+    while hooks is not None and changes >= 0:
         await trio.lowlevel.wait_readable(changes)
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(changes)
+        hooks.reading_return(None, has_all=False)
         queues.note_directory_look()
 
 
@@ -148,6 +149,14 @@ class NativeWrites:
     def take(self, number: int) -> int | None:
         """Leave such a file to Python; returns its writes so far, None: it has been closed."""
         return None if self._serving is None else self._serving.opening_take(number)
+
+    def return_reads(self, partition: MountedPartition) -> None:
+        """Have reads that wait for records of a partition come here if Python has changed it."""
+        hooks = self._serving
+        if hooks is not None and not partition.log.is_followed:
+            log = partition.log
+            address = log.writable.exclusive().address
+            hooks.reading_return(address, has_all=log.is_deleted)
 
     def forget_attributes(self) -> None:
         """Leave stats to Python until it has answered them again: an owner or mode has changed."""

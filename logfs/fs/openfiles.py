@@ -204,14 +204,16 @@ class OpenFiles:
             reader.notes_all = number in journal.poll_handles
             reader.note_passage = partial(journal.passed, number)
         if isinstance(file.node, FollowNode):
-            partition = file.partition
-            partition.executor.changed = lambda: self._follow_reads.queues.note_change(
-                partition.log
-            )
+            file.partition.executor.changed = partial(self._note_change, file.partition)
         if file.appends and isinstance(file.node, PlainNode):
             file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
+
+    def _note_change(self, partition: MountedPartition) -> None:
+        """Wake the reads that wait for records of a partition, which Python has changed."""
+        self.native.return_reads(partition)
+        self._follow_reads.queues.note_change(partition.log)
 
     def _serve(self, number: int, file: FileHandle, caller: int) -> None:
         """Have the native thread serve a file that appends, whose writer stays from now on."""
@@ -478,6 +480,8 @@ class OpenFiles:
         self.native.close(number, file)
         if file.ahead is not None:
             file.ahead.close()
+        if file.following is not None:
+            file.following.take()
         executor = file.partition.executor
         try:
             if file.ends_a_line:

@@ -280,6 +280,11 @@ class Session:
         return 0 if self._hooks is None else self._hooks.in_flight
 
     @property
+    def waiting(self) -> int:
+        """How many of them are reads that wait for records, without Python."""
+        return 0 if self._hooks is None else self._hooks.reading_waiting
+
+    @property
     def needs_a_request(self) -> bool:
         """Whether requests of the predecessor are read only when the kernel has another one."""
         return self.is_adopted and self._hooks is not None and self._hooks.keeps_requests

@@ -30,6 +30,7 @@ class FakeKernel:
     serving_reads = 0
     serving_opens = 0
     serving_releases = 0
+    reading_waiting = 0
 
     def __init__(self) -> None:
         self.is_active = True

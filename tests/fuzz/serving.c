@@ -248,7 +248,7 @@ static void *be_python(void *waited) {
             if (got >= (ssize_t)sizeof(struct request_header)) {
                 unsigned slot = handover_note_read((void *)buffer, (size_t)got);
 
-                if (serving_answer((void *)buffer, (size_t)got, slot))
+                if (serving_answer((void *)buffer, (size_t)got, slot) != LEFT)
                     got = -1;
                 else
                     handover_begin_request((void *)buffer, (size_t)got, slot);

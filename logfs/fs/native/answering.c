@@ -80,7 +80,8 @@ static int apply(const struct request_header *header, unsigned slot, struct open
     }
     handover_note_reply(header->unique, 1);
     __atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED);
-    if (openfiles_functions->is_watched(file->partition))
+    if (reading_note_append(device, file->partition) ||
+        openfiles_functions->is_watched(file->partition))
         queue_wake(changes);
     return 1;
 }
@@ -180,6 +181,13 @@ static enum answered get_attributes(const struct request_header *header, size_t 
 
 /* --- All of them --------------------------------------------------------------------------------- */
 
+static enum answered read_file(const struct request_header *header, size_t size) {
+    static const enum answered meanings[] = {
+        [READING_LEFT] = LEFT, [READING_ANSWERED] = ANSWERED, [READING_WAITS] = WAITS};
+
+    return meanings[reading_answer(device, header, size)];
+}
+
 enum answered answering_try(
     const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
     switch (header->opcode) {
@@ -192,8 +200,10 @@ enum answered answering_try(
         return ANSWERED;
     case FUSE_OPCODE_GETATTR:
         return get_attributes(header, size);
+    case FUSE_OPCODE_INTERRUPT:
+        return reading_interrupt(device, header, size) ? ANSWERED : LEFT;
     case FUSE_OPCODE_READ:
-        return reading_answer(device, header, size) ? ANSWERED : LEFT;
+        return read_file(header, size);
     case FUSE_OPCODE_WRITE:
         return write_lines(header, size, slot, largest);
     case FUSE_OPCODE_FSYNC:

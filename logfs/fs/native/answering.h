@@ -17,6 +17,7 @@ void answering_start(int device, int changes);
 
 enum answered {
     ANSWERED,
+    WAITS,    /* it is a read, which will be answered when there is something to read */
     LEFT,     /* it is left to Python */
     IS_LARGE, /* it is a write of more bytes than were allowed, which has not been tried */
 };

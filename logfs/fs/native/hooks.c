@@ -271,14 +271,15 @@ static int64_t now_ns(void) {
 }
 
 /* Answer a request without Python, if that is possible; otherwise it goes to Python. */
-static int answer_request(const struct request_header *header, size_t size) {
+static enum answered answer_request(const struct request_header *header, size_t size) {
     unsigned slot = handover_note_read(header, size);
+    enum answered answered;
 
     watching_note_request(header, size);
-    if (serving_answer(header, size, slot))
-        return 1;
-    handover_begin_request(header, size, slot);
-    return 0;
+    answered = serving_answer(header, size, slot);
+    if (answered == LEFT)
+        handover_begin_request(header, size, slot);
+    return answered;
 }
 
 /* Read a request that is not answered here. The descriptor does not block. After a reply from bytes
@@ -286,6 +287,7 @@ static int answer_request(const struct request_header *header, size_t size) {
    the next; not for long, since the event loop has other work. EINTR makes pyfuse3 wait again. */
 static ssize_t read_one(int fd, void *buffer, size_t size) {
     int64_t begun = 0, answered = 0, now; /* answered: a read */
+    enum answered kind;
 
     while (!serving_is_reading()) {
         ssize_t got = handover_read(fd, buffer, size);
@@ -293,11 +295,12 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
         if (got >= (ssize_t)sizeof(struct request_header)) {
             if (hooks_answer_read(fd, buffer, (size_t)got))
                 now = answered = now_ns();
-            else if (!answer_request(buffer, (size_t)got))
+            else if ((kind = answer_request(buffer, (size_t)got)) == LEFT)
                 return got;
             else {
                 now = now_ns();
-                if (((const struct request_header *)buffer)->opcode == FUSE_OPCODE_READ)
+                if (kind == ANSWERED &&
+                    ((const struct request_header *)buffer)->opcode == FUSE_OPCODE_READ)
                     answered = now;
             }
             if (begun == 0)

@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 10
+#define LOGFS_HOOKS_VERSION 11
 int logfs_version(void);
 
 /* The descriptor of the session, on which requests are read; -1: nothing is mounted through these

@@ -10,7 +10,14 @@
    without Python is no such change: the end of the log is asked for at each read.
 
    A file that has not been read for a second may lose its cursor to another. Python notices when it takes
-   the place. */
+   the place.
+
+   A file may wait, as those of .follow do. A read of it that has nothing is kept, and answered by the thread
+   that has appended what it waits for, directly after the reply to that append. It goes to Python if
+   Python has changed the partition, if it is no longer the only read of the file, or if what comes is left
+   to Python. All kept reads go to Python in the thread of Python, so that no report of a signal can be
+   before the read that it is about. A signal ends a kept read with EINTR, the end of the mount with
+   ENOTCONN. */
 
 #ifndef LOGFS_READING_H
 #define LOGFS_READING_H
@@ -18,9 +25,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../log/writing/_served.h"
 #include "requests.h"
 
-/* Answer a read on a descriptor of /dev/fuse; returns 0 if it is left to Python. Any thread. */
-int reading_answer(int device, const struct request_header *header, size_t size);
+enum reading { READING_LEFT, READING_ANSWERED, READING_WAITS };
+
+/* Answer a read on a descriptor of /dev/fuse, or keep it until there is something. Any thread. */
+enum reading reading_answer(int device, const struct request_header *header, size_t size);
+
+/* Answer the reads that wait for records of a partition, to which a native thread has appended. Returns
+   whether Python has to look at one of them. */
+int reading_note_append(int device, const log_partition *partition);
+
+/* End the read that an INTERRUPT is about; returns 0 if it does not wait here. */
+int reading_interrupt(int device, const struct request_header *header, size_t size);
 
 #endif

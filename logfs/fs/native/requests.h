@@ -68,7 +68,9 @@ struct open_request {
 
 struct read_request {
     uint64_t fh, offset;
-    uint32_t size, flags;
+    uint32_t size, read_flags;
+    uint64_t lock_owner;
+    uint32_t open_flags, padding;
 };
 
 struct write_request { /* the bytes follow */
@@ -129,6 +131,7 @@ _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
 _Static_assert(sizeof(struct attributes_request) == 16, "fuse_getattr_in");
 _Static_assert(sizeof(struct attributes_reply) == 104, "fuse_attr_out");
 _Static_assert(sizeof(struct open_request) == 8, "fuse_open_in");
+_Static_assert(sizeof(struct read_request) == 40, "fuse_read_in");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
 _Static_assert(sizeof(struct fsync_request) == 16, "fuse_fsync_in");
 _Static_assert(sizeof(struct flush_request) == 24, "fuse_flush_in");

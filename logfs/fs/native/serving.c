@@ -125,16 +125,16 @@ void serving_note_reply(uint64_t unique) {
         openfiles_note_reply(unique);
 }
 
-int serving_answer(const struct request_header *header, size_t size, unsigned slot) {
+enum answered serving_answer(const struct request_header *header, size_t size, unsigned slot) {
     enum answered answered;
 
     if (waiting < 0)
-        return 0;
+        return LEFT;
     answered = answering_try(header, size, slot, UINT32_MAX);
     if (answered == LEFT)
         answering_note_left(header, size);
-    note_kind(header->opcode, answered == ANSWERED);
-    return answered == ANSWERED;
+    note_kind(header->opcode, answered != LEFT);
+    return answered;
 }
 
 /* --- The second thread --------------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ static void *apply_large(void *unused) {
         pthread_mutex_unlock(&large_mutex);
         answered = answering_try((const void *)buffer->bytes, (size_t)buffer->size, buffer->slot,
                                  UINT32_MAX);
-        queue_give_spare(answered == ANSWERED ? buffer : leave(buffer));
+        queue_give_spare(answered == LEFT ? leave(buffer) : buffer);
     }
 }
 

@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "../../log/writing/_served.h"
+#include "answering.h"
 #include "requests.h"
 
 /* --- For Python; the thread of the event loop only ---------------------------------------------- */
@@ -65,14 +66,25 @@ size_t logfs_opening_count(void);
 
 /* Answer reads of an open file without Python, from an offset on, see reading.h. changes: as above. fd: of
    the file of a segment, and file_end: where its last batch ends. place: in it, the numbers of a
-   cursor_place. view: as logfs.types.View. is_active: the segment grows. Returns 1, or 0 if there is no
-   place for it now. */
+   cursor_place. view: as logfs.types.View. is_active: the segment grows. may_wait: a read that has nothing
+   waits. Returns 1, or 0 if there is no place for it now. */
 int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, int64_t changes, int fd,
-                       const int64_t place[4], int64_t file_end, int view, int is_active);
+                       const int64_t place[4], int64_t file_end, int view, int is_active,
+                       int may_wait);
 
-/* Leave them to Python again. Returns how many bytes were read, and the place after them; -1: nothing
-   was given. */
+/* Leave them to Python again, also one that waits. Returns how many bytes were read, and the place after
+   them; -1: nothing was given. */
 int64_t logfs_reading_take(uint64_t fh, int64_t place[4]);
+
+/* Leave the reads that wait for records of a partition to Python: all of them, or those before which
+   Python has changed the partition. NULL: of any partition. */
+void logfs_reading_return(const log_partition *partition, int all);
+
+/* End all reads that wait with ENOTCONN: the mount stops. */
+void logfs_reading_end(void);
+
+/* How many reads wait. */
+int logfs_reading_waiting(void);
 
 /* Forget what is known of all inodes. */
 void logfs_serving_forget(void);
@@ -113,9 +125,9 @@ void serving_leave_requests(void);
 /* A reply of Python has been sent. */
 void serving_note_reply(uint64_t unique);
 
-/* Answer a request that pyfuse3 has read, without Python, if that is possible. Returns whether it was.
-   slot: what handover_note_read has returned for it. */
-int serving_answer(const struct request_header *header, size_t size, unsigned slot);
+/* Answer a request that pyfuse3 has read, without Python, if that is possible. slot: what
+   handover_note_read has returned for it. */
+enum answered serving_answer(const struct request_header *header, size_t size, unsigned slot);
 
 /* Have libfuse know the descriptor of /dev/fuse again, which it closes. */
 void hooks_give_device_back(void);
