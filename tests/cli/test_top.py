@@ -141,13 +141,16 @@ class Terminal:
         self.resize(lines, columns)
         self._before = termios.tcgetattr(theirs)
         self._theirs = theirs
+        env = {**environment(), "TERM": "xterm", **variables}
+        for name in ("COLUMNS", "LINES"):  # they would apply instead of the terminal's size
+            env.pop(name, None)
         self.process = subprocess.Popen(
             command("top", str(path), "--interval", "0.2"),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
-            env={**environment(), "TERM": "xterm", **variables},
+            env=env,
         )
 
     def __enter__(self) -> "Terminal":
