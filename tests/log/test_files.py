@@ -9,10 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from logfs.disk.remote.waiting import WouldWaitError
 from logfs.errors import DeletedError
 from logfs.log.reading.address import AtByte, PartitionAddress
 from logfs.log.reading.files import FixedFile, GrowingFile, Passage, RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
+from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog
@@ -395,3 +397,30 @@ def test_a_log_that_starts_in_a_hole_starts_after_it(view: View) -> None:
     add(log, 1)
     assert Program(log, view, 50).cat() == b"".join(lines_of(log, view))
     assert read_all(FixedFile(everything(log, view))) == b"".join(lines_of(log, view))
+
+
+@pytest.mark.parametrize("first", [1, 7])
+def test_a_read_that_must_not_wait_for_an_index_keeps_what_it_has_read(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread loads the index of the next segment just then."""
+    log = filled(40).log
+    busy, files = log.snapshot.segments[1], Segment.files
+
+    def files_unless_busy(segment: Segment) -> SegmentFiles:
+        if segment is busy:
+            raise WouldWaitError(segment.name)
+        return files(segment)
+
+    file, text = GrowingFile(log, View.TEXT, 0), read_all(GrowingFile(log, View.TEXT, 0))
+    out = memoryview(bytearray(len(text)))
+    done = file.read_into(out[:first], 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "files", files_unless_busy)
+        done += file.read_into(out[done:], done)
+        assert file.would_block
+        assert done > first
+        assert file.read_into(out[done:], done) == 0
+        assert file.would_block
+    done += file.read_into(out[done:], done)
+    assert bytes(out[:done]) == text

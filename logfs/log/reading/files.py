@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from logfs.disk.remote.waiting import WouldWaitError
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
@@ -353,7 +354,7 @@ class GrowingFile(_RenderedFile):
                     break
                 if got == 0 and not self._skip_hole(end):
                     break
-        except WouldBlockError:
+        except (WouldBlockError, WouldWaitError):
             self.would_block = True
         return reader.position, done
 

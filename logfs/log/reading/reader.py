@@ -15,6 +15,7 @@ the window. A reader that frees its window inside a record keeps the segment's f
 from collections.abc import Callable
 from typing import NamedTuple
 
+from logfs.disk.remote.waiting import WouldWaitError
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
@@ -176,7 +177,7 @@ class TextReader:
         Raises:
             CorruptRecordError: The record at the position cannot be decoded.
             OSError: It cannot be read. What is before it is returned first.
-            WouldBlockError: Nothing was read; see ``may_block``.
+            WouldBlockError, WouldWaitError: Nothing was read; see ``may_block``.
         """
         self.would_block = False
         if self._place is not None and not self._return_to(self._place):
@@ -195,8 +196,8 @@ class TextReader:
                     break
                 self._explain(error)
                 raise
-            except WouldBlockError:
-                self.would_block = True
+            except (WouldBlockError, WouldWaitError):
+                self.would_block = True  # what was read before it stays read
                 break
             except OSError as error:
                 if not (done and comes_again(error)):
