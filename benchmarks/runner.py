@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -109,6 +110,28 @@ def percentile(values: Sequence[float], share: float) -> float:
     """Return the value below which a share of the values lies."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def random_read_us(path: Path, piece: int, count: int, span: int | None = None) -> float:
+    """Return the median time in us of reads at random places, the same in each call.
+
+    Args:
+        piece: Bytes of a read.
+        count: How many reads.
+        span: Bytes of the file in which they are, from its beginning; None: all.
+    """
+    chance, took_ns = Random(1), []
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        last = (os.fstat(descriptor).st_size if span is None else span) - piece
+        for _ in range(count):
+            place = chance.randrange(last)
+            began_ns = time.perf_counter_ns()
+            os.pread(descriptor, piece, place)
+            took_ns.append(time.perf_counter_ns() - began_ns)
+    finally:
+        os.close(descriptor)
+    return percentile(took_ns, 0.5) / 1000
 
 
 def settle(directory: Path) -> None:

@@ -1,16 +1,14 @@
 """How fast is a growing name whose log is in the page cache: by ``cat``, and in small pieces."""
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from random import Random
 
 from benchmarks.data import write_lines
 from benchmarks.mounts import mount_c_floor, mount_floor, mount_logfs
 from benchmarks.results import Budget, Row, Samples, at_least, at_most, compare, rates
-from benchmarks.runner import Bench, alternate, percentile, shell_run, timed_shell
+from benchmarks.runner import Bench, alternate, random_read_us, shell_run, timed_shell
 
 _CAT = 'exec cat "$1" > /dev/null'
 _AWK = """exec awk 'END { print NR }' "$1" > /dev/null"""
@@ -70,7 +68,11 @@ def _beside_no_native(bench: Bench, source: Path, partition: Path) -> Iterator[R
             rates("no_native", size, theirs),
         )
     plain, theirs, least = alternate(
-        [_alone(partial(_at_random, path)) for path in (partition, other, source)], pairs
+        [
+            _alone(partial(random_read_us, path, _PIECE, _READS))
+            for path in (partition, other, source)
+        ],
+        pairs,
     )
     yield compare(
         "cat",
@@ -80,22 +82,6 @@ def _beside_no_native(bench: Bench, source: Path, partition: Path) -> Iterator[R
         Samples("no_native", "us", theirs),
         Samples("plain", "us", least),
     )
-
-
-def _at_random(path: Path) -> float:
-    """Return the median time in us of a read anywhere in a file."""
-    chance, last = Random(1), path.stat().st_size - _PIECE
-    descriptor = os.open(path, os.O_RDONLY)
-    took_ns = []
-    try:
-        for _ in range(_READS):
-            place = chance.randrange(last)
-            began_ns = time.monotonic_ns()
-            os.pread(descriptor, _PIECE, place)
-            took_ns.append(time.monotonic_ns() - began_ns)
-    finally:
-        os.close(descriptor)
-    return percentile(took_ns, 0.5) / 1000
 
 
 def _in_large_pieces(bench: Bench, names: tuple[Path, ...]) -> Row:

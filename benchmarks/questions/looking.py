@@ -4,14 +4,14 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from random import Random
 
 from benchmarks.data import write_lines
 from benchmarks.floor import LISTED
 from benchmarks.mounts import mount_floor, mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
-from benchmarks.runner import Bench, alternate, percentile, timed_shell
+from benchmarks.runner import Bench, alternate, percentile, random_read_us, timed_shell
 
 _SYSTEMS = ("logfs", "floor", "plain")
 _ONE, _SEEK, _MANY = 2, 3, 4
@@ -36,7 +36,13 @@ def rows(bench: Bench) -> Iterator[Row]:
     looks = bench.scaled(4000, 1000)
     sides = alternate([_looker(topic / "0", looks) for topic in topics], bench.pairs)
     yield _row("fstat(2) of a growing name, p50", _ONE, "us", sides)
-    sides = alternate([_seeker(topic / "0", looks) for topic in topics], bench.pairs)
+    sides = alternate(
+        [
+            partial(random_read_us, topic / "0", _PIECE_BYTES, looks, _SPAN_BYTES)
+            for topic in topics
+        ],
+        bench.pairs,
+    )
     yield _row("4 KiB at random places in 32 MB of a growing name, p50", _SEEK, "us", sides)
     for what, of_topic in (("names", _names), ("names and stat(2)", _stats)):
         sides = alternate([of_topic(topic) for topic in topics], bench.pairs)
@@ -81,25 +87,6 @@ def _looker(path: Path, count: int) -> Callable[[], float]:
         return percentile(times, 0.5) / 1000
 
     return run
-
-
-def _seeker(name: Path, times: int) -> Callable[[], float]:
-    """Return a run that reads at random places, to which it comes back; p50 of one in us."""
-
-    def seek() -> float:
-        chance, took_s = Random(1), []
-        descriptor = os.open(name, os.O_RDONLY)
-        try:
-            for _ in range(times):
-                place = chance.randrange(_SPAN_BYTES)
-                started_s = time.perf_counter()
-                os.pread(descriptor, _PIECE_BYTES, place)
-                took_s.append(time.perf_counter() - started_s)
-        finally:
-            os.close(descriptor)
-        return percentile(took_s, 0.5) * 1e6
-
-    return seek
 
 
 def _names(topic: Path) -> Callable[[], float]:

@@ -7,11 +7,12 @@ each uses only parts above it in this table:
     part              classes and functions               what it does
     _legacy                                               messages of formats v0 and v1 as batches
     _search           find_offset, find_timestamp         places in a log, by offset and by time
-    _matching         RecordSearch                        which records a query may want
+    _matching         RecordSearch                        which records a query wants
     _decode           decode_batches                      batches to Record objects
     _producers        find_produced                       batches with a producer id
     _index            IndexBuilder                        the entries of the indexes of a segment
-    _render, _matched_lines        Renderer, matched_lines  batches to the bytes of a view
+    _render           Renderer                            batches to the bytes of a view
+    _matched_lines    matched_lines                       the wanted records as the lines of a view
     _marks            BatchMarks                          places inside a large batch
 
     writing
@@ -547,6 +548,7 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 
 
 # ---- the parts ----------------------------------------------------------------------------------
+
 include "_legacy.pxi"
 include "_search.pxi"
 include "_matching.pxi"

@@ -30,3 +30,10 @@ def mounted(tmp_path: Path) -> Iterator[Mounted]:
     yield mounted
     mounted.clear()
     mounted.check()
+
+
+@pytest.fixture
+def native(mounted: Mounted) -> Mounted:
+    """The same with the topic ``t`` of one partition, for requests that are answered natively."""
+    (mounted.point / "t").mkdir()
+    return mounted

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -31,17 +30,6 @@ while not last.endswith(b"end\\n"):
     sys.stdout.buffer.write(got)
     last = (last + got)[-4:]
 """
-
-
-@pytest.fixture
-def native(tmp_path: Path) -> Iterator[Mounted]:
-    """A mount with a topic."""
-    mounted = Mounted(tmp_path)
-    mounted.start()
-    (mounted.point / "t").mkdir()
-    yield mounted
-    mounted.clear()
-    mounted.check()
 
 
 class Follower:

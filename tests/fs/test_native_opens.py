@@ -8,7 +8,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -26,17 +26,6 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 APPEND = os.O_WRONLY | os.O_APPEND
 NAMES = ("0", "0", "0.tsv", "0.jsonl")
 LINE = b'{"value":"line %d"}\n'
-
-
-@pytest.fixture
-def native(tmp_path: Path) -> Iterator[Mounted]:
-    """A mount that opens files without Python."""
-    mounted = Mounted(tmp_path)
-    mounted.start()
-    (mounted.point / "t").mkdir()
-    yield mounted
-    mounted.clear()
-    mounted.check()
 
 
 def metric(data: Path, name: str) -> int:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -20,17 +19,6 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 APPEND = os.O_WRONLY | os.O_APPEND
 SIZES = (1, 7, 100, 4096, 65536, 131072, 1 << 20)
-
-
-@pytest.fixture
-def native(tmp_path: Path) -> Iterator[Mounted]:
-    """A mount with a topic."""
-    mounted = Mounted(tmp_path)
-    mounted.start()
-    (mounted.point / "t").mkdir()
-    yield mounted
-    mounted.clear()
-    mounted.check()
 
 
 def alter(mounted: Mounted, name: str, value: object) -> None:

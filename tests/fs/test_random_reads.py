@@ -1,7 +1,6 @@
 """Reads at random places of growing names beside those of a plain copy: through the kernel."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -13,17 +12,6 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 APPEND = os.O_WRONLY | os.O_APPEND
 SIZES = (1, 100, 4096, 4096, 65536, 1 << 20)
-
-
-@pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Mounted]:
-    """A mount with a topic."""
-    mounted = Mounted(tmp_path)
-    mounted.start()
-    (mounted.point / "t").mkdir()
-    yield mounted
-    mounted.clear()
-    mounted.check()
 
 
 def write(name: Path, chance: Random, piece: int, total: int) -> None:
@@ -43,8 +31,8 @@ def write(name: Path, chance: Random, piece: int, total: int) -> None:
 
 
 @pytest.mark.parametrize("view", ["", ".tsv", ".jsonl"])
-def test_reads_at_random_are_those_of_a_plain_copy(mounted: Mounted, view: str) -> None:
-    chance, topic = Random(5), mounted.point / "t"
+def test_reads_at_random_are_those_of_a_plain_copy(native: Mounted, view: str) -> None:
+    chance, topic = Random(5), native.point / "t"
     for piece in (1 << 20, 16_384, 200, 300_000):
         write(topic / "0.tsv", chance, piece, min(40 * piece, 3_000_000))
     copy = (topic / f"0{view}").read_bytes()

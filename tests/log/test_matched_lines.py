@@ -124,15 +124,7 @@ def test_what_is_before_damage_is_printed_and_the_error_comes_again(threads: int
     bench = Bench()
     bench.write(*[b"record %d" % n for n in range(10)])
     damaged(bench, 6, 10)
-    with LineReader(
-        lambda: bench.log.snapshot,
-        0,
-        UNCOMMITTED,
-        ALL,
-        View.TEXT,
-        window_bytes=100,
-        threads=threads,
-    ) as reader:
+    with reading(bench, threads) as reader:
         found = b""
         while reader.offset < 6:
             found += reader.read(10)
@@ -147,15 +139,7 @@ def test_what_is_before_damage_is_printed_and_the_error_comes_again(threads: int
 @each_number_of_threads
 def test_it_goes_on_with_what_is_appended_rolled_cut_and_removed(threads: int) -> None:
     bench = Bench({"internal.segment.bytes": "300"})
-    with LineReader(
-        lambda: bench.log.snapshot,
-        0,
-        UNCOMMITTED,
-        ALL,
-        View.TEXT,
-        window_bytes=100,
-        threads=threads,
-    ) as reader:
+    with reading(bench, threads) as reader:
         found = b""
         for n in range(50):
             bench.write(b"%d" % n)

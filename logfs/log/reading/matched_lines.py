@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.reading.records import hidden_transactions, unreadable
 from logfs.log.segments.batches import Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -119,18 +119,12 @@ class LineReader(Closeable):
         except CorruptRecordError as error:
             self._drop_ahead()
             self._segment = None
-            raise CorruptRecordError(
-                f"{segment.name}: offset {self.offset} or what follows it cannot be read: {error}",
-                self._position,
-                segment.name,
-            ) from None
+            raise unreadable(segment, self.offset, self._position, error) from None
 
     def _look_ahead(self, snapshot: Snapshot, number: int, end: int) -> None:
         """Read windows and have them searched, until enough are; raise for the first one only."""
         segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-        aborted = b""
-        if self._level is IsolationLevel.READ_COMMITTED and snapshot.aborted:
-            aborted = transaction_table(snapshot.aborted_in(number))
+        aborted = hidden_transactions(snapshot, number, self._level)
         is_large = file_end - self._position >= _FEW_WINDOWS * self._window_bytes
         if self._threads is None and is_large and self._most_threads > 1:
             self._threads = _new_threads(self._most_threads)

@@ -97,16 +97,12 @@ class RecordReader:
                 self.offset,
                 end,
                 decompress,
-                self._aborted(snapshot, number),
+                hidden_transactions(snapshot, number, self._level),
                 self._search,
             )
         except CorruptRecordError as error:
             self._segment = None
-            raise CorruptRecordError(
-                f"{segment.name}: offset {self.offset} or what follows it cannot be read: {error}",
-                self._position,
-                segment.name,
-            ) from None
+            raise unreadable(segment, self.offset, self._position, error) from None
         self._position = window.file_position + at
         return records
 
@@ -119,8 +115,17 @@ class RecordReader:
         self._segment = segment
         return min(LOOKUP_BYTES, self._window_bytes)
 
-    def _aborted(self, snapshot: Snapshot, number: int) -> bytes:
-        """Return the aborted transactions of a segment, where they are not to be seen."""
-        if self._level is not IsolationLevel.READ_COMMITTED or not snapshot.aborted:
-            return b""
-        return transaction_table(snapshot.aborted_in(number))
+
+def hidden_transactions(snapshot: Snapshot, number: int, level: IsolationLevel) -> bytes:
+    """Return the aborted transactions of a segment, for native code, if a level hides them."""
+    if level is not IsolationLevel.READ_COMMITTED or not snapshot.aborted:
+        return b""
+    return transaction_table(snapshot.aborted_in(number))
+
+
+def unreadable(
+    segment: Segment, offset: int, position: int, error: CorruptRecordError
+) -> CorruptRecordError:
+    """Return an error of native code with the segment, and the offset that was to be read."""
+    text = f"{segment.name}: offset {offset} or what follows it cannot be read: {error}"
+    return CorruptRecordError(text, position, segment.name)
