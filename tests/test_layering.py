@@ -289,6 +289,16 @@ def test_no_packages_of_a_layer_import_each_other(layer: str) -> None:
     graphlib.TopologicalSorter(units_of(layer)).prepare()
 
 
+def test_no_two_parts_of_the_hooks_include_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "logfs/fs/native").glob("*.[ch]")):
+        included = re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.MULTILINE)
+        graph.setdefault(path.stem, set()).update(set(included) - {path.stem})
+    assert graph["hooks"]
+    assert not graph["requests"]
+    graphlib.TopologicalSorter(graph).prepare()
+
+
 def test_everything_below_fs_imports_without_what_only_fs_spark_and_cli_know() -> None:
     below = MAY_IMPORT["__init__"]
     blocked = [name for name, layers in ONLY_IN.items() if layers and not layers & below]

@@ -64,6 +64,7 @@ def _compile(
 
 
 _OF_THREADS = (
+    "ahead",
     "answering",
     "attributes",
     "handover",
@@ -72,6 +73,7 @@ _OF_THREADS = (
     "queue",
     "reading",
     "serving",
+    "session",
     "syncing",
     "watching",
 )

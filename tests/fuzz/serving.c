@@ -26,9 +26,12 @@ static int sync_noted(int fd);
 
 #include "../../logfs/log/writing/_appending.h"
 
+#include "../../logfs/fs/native/attributes.h"
 #include "../../logfs/fs/native/handover.h"
-#include "../../logfs/fs/native/hooks.h"
+#include "../../logfs/fs/native/openfiles.h"
+#include "../../logfs/fs/native/opening.h"
 #include "../../logfs/fs/native/serving.h"
+#include "../../logfs/fs/native/session.h"
 
 #define PROGRAMS 6
 #define PARTITIONS 2
@@ -56,15 +59,6 @@ static log_writer writers[PROGRAMS];
 static line_file lines[PROGRAMS];
 static int64_t synced[PARTITIONS]; /* bytes of the logs */
 static int64_t wrong, taken;
-
-/* --- What hooks.c has in the daemon ------------------------------------------------------------- */
-
-int logfs_session(void) { return device_end; }
-void hooks_give_device_back(void) {}
-int hooks_answer_read(int device, const struct request_header *header, size_t size) {
-    (void)device, (void)header, (void)size;
-    return 0;
-}
 
 /* --- The log ------------------------------------------------------------------------------------- */
 
@@ -506,6 +500,7 @@ int main(int count, char **arguments) {
     set_up();
     logfs_want_serving(&APPENDING);
     logfs_opening_allow(0);
+    session_begin(device_end);
     waited = serving_start(device_end);
     fcntl(device_end, F_SETFL, O_NONBLOCK);
     pthread_create(&python, NULL, be_python, &waited);
@@ -520,7 +515,7 @@ int main(int count, char **arguments) {
     pthread_join(garbage, NULL);
     shutdown(kernel_end, SHUT_WR); /* reads of the device return 0 now */
     pthread_join(python, NULL);
-    logfs_serving_stop();
+    serving_stop();
     shutdown(device_end, SHUT_RDWR);
     pthread_join(replies, NULL);
     for (int i = 0; i < PARTITIONS; i++)

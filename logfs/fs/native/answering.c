@@ -5,33 +5,20 @@
 #include "answering.h"
 
 #include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
 #include "opening.h"
-#include "reading.h"
 #include "queue.h"
-#include "serving.h"
+#include "reading.h"
+#include "session.h"
 #include "syncing.h"
 
-static int device = -1, changes = -1;
+static int changes = -1;
 static uint64_t writes, syncs, flushes, stats;
 
-void answering_start(int fd, int event) {
-    device = fd;
-    changes = event;
-}
-
-void answering_reply(uint64_t unique) {
-    struct reply_header reply = {.length = sizeof reply, .unique = unique};
-
-    if (write(device, &reply, sizeof reply) < 0) { /* the program has gone */
-    }
-    handover_note_reply(unique, 1);
-}
+void answering_start(int event) { changes = event; }
 
 /* --- Writes -------------------------------------------------------------------------------------- */
 
@@ -65,9 +52,7 @@ static void note_after(write_notes *notes, int64_t accepted) {
 static int apply(const struct request_header *header, unsigned slot, struct open_file *file) {
     const struct write_request *request = (const void *)(header + 1);
     struct noted_write noted = {{note_before, note_after}, handover_slot(slot), file->key};
-    struct reply_header reply = {.unique = header->unique};
     uint32_t written[2] = {0, 0};
-    struct iovec parts[] = {{&reply, sizeof reply}, {written, sizeof written}};
     int64_t accepted;
 
     accepted = openfiles_functions->write(file->writer, (const uint8_t *)(request + 1),
@@ -75,12 +60,9 @@ static int apply(const struct request_header *header, unsigned slot, struct open
     if (accepted < 0)
         return 0;
     written[0] = (uint32_t)accepted;
-    reply.length = sizeof reply + sizeof written;
-    if (writev(device, parts, 2) < 0) { /* the program has gone */
-    }
-    handover_note_reply(header->unique, 1);
+    session_reply(header->unique, 0, written, sizeof written);
     __atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED);
-    if (reading_note_append(device, file->partition) ||
+    if (reading_note_append(file->partition) ||
         openfiles_functions->is_watched(file->partition))
         queue_wake(changes);
     return 1;
@@ -134,7 +116,7 @@ static enum answered sync_file(const struct request_header *header, size_t size)
         answer = SYNC_LEFT;
     openfiles_put_back(file);
     if (answer == SYNC_DONE)
-        answering_reply(header->unique);
+        session_reply(header->unique, 0, NULL, 0);
     if (answer == SYNC_LEFT)
         return LEFT;
     __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
@@ -156,7 +138,7 @@ static enum answered close_file(const struct request_header *header, size_t size
     openfiles_put_back(file);
     if (!is_done)
         return LEFT;
-    answering_reply(header->unique);
+    session_reply(header->unique, 0, NULL, 0);
     __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
     return ANSWERED;
 }
@@ -164,17 +146,12 @@ static enum answered close_file(const struct request_header *header, size_t size
 /* --- Attributes ---------------------------------------------------------------------------------- */
 
 static enum answered get_attributes(const struct request_header *header, size_t size) {
-    struct reply_header reply = {.unique = header->unique};
     struct attributes_reply found;
-    struct iovec parts[] = {{&reply, sizeof reply}, {&found, sizeof found}};
 
-    reply.length = sizeof reply + sizeof found;
     if (size != sizeof *header + sizeof(struct attributes_request) || header->length != size ||
         openfiles_has_left_anywhere() || !attributes_find(header->node, &found))
         return LEFT;
-    if (writev(device, parts, 2) < 0) { /* the program has gone */
-    }
-    handover_note_reply(header->unique, 1);
+    session_reply(header->unique, 0, &found, sizeof found);
     __atomic_add_fetch(&stats, 1, __ATOMIC_RELAXED);
     return ANSWERED;
 }
@@ -185,23 +162,23 @@ static enum answered read_file(const struct request_header *header, size_t size)
     static const enum answered meanings[] = {
         [READING_LEFT] = LEFT, [READING_ANSWERED] = ANSWERED, [READING_WAITS] = WAITS};
 
-    return meanings[reading_answer(device, header, size)];
+    return meanings[reading_answer(header, size)];
 }
 
 enum answered answering_try(
     const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
     switch (header->opcode) {
     case FUSE_OPCODE_OPEN:
-        return opening_open(device, header, size) ? ANSWERED : LEFT;
+        return opening_open(header, size) ? ANSWERED : LEFT;
     case FUSE_OPCODE_RELEASE:
         if (!opening_release(header, size))
             return LEFT;
-        answering_reply(header->unique);
+        session_reply(header->unique, 0, NULL, 0);
         return ANSWERED;
     case FUSE_OPCODE_GETATTR:
         return get_attributes(header, size);
     case FUSE_OPCODE_INTERRUPT:
-        return reading_interrupt(device, header, size) ? ANSWERED : LEFT;
+        return reading_interrupt(header, size) ? ANSWERED : LEFT;
     case FUSE_OPCODE_READ:
         return read_file(header, size);
     case FUSE_OPCODE_WRITE:
@@ -226,7 +203,7 @@ void answering_note_left(const struct request_header *header, size_t size) {
                             (release->flags & O_ACCMODE) != O_RDONLY);
 }
 
-/* --- For Python; serving.h ----------------------------------------------------------------------- */
+/* --- For Python ---------------------------------------------------------------------------------- */
 
 uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_RELAXED); }
 

@@ -11,9 +11,18 @@
 
 #include "requests.h"
 
-/* Begin to answer on a descriptor of /dev/fuse. changes: an eventfd, which can be read after an append
-   for which readers wait. */
-void answering_start(int device, int changes);
+/* --- For Python ---------------------------------------------------------------------------------- */
+
+/* How many writes, fsyncs, closes and stats were answered without Python. */
+uint64_t logfs_serving_writes(void);
+uint64_t logfs_serving_syncs(void);
+uint64_t logfs_serving_flushes(void);
+uint64_t logfs_serving_stats(void);
+
+/* --- For the threads that read requests ---------------------------------------------------------- */
+
+/* Begin. changes: an eventfd, which can be read after an append for which readers wait. */
+void answering_start(int changes);
 
 enum answered {
     ANSWERED,
@@ -28,8 +37,5 @@ enum answered answering_try(
 
 /* Note that a request goes to Python, for the order of those about its partition. */
 void answering_note_left(const struct request_header *header, size_t size);
-
-/* Answer an FSYNC whose records are durable, or a FLUSH. */
-void answering_reply(uint64_t unique);
 
 #endif

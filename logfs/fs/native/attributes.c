@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "openfiles.h"
-#include "serving.h"
 
 #define PLACES 4096u /* an inode of another number may take the place of one */
 #define BLOCK_BYTES 512

@@ -12,6 +12,20 @@
 #include "../../log/writing/_served.h"
 #include "requests.h"
 
+/* --- For Python ---------------------------------------------------------------------------------- */
+
+/* Answer GETATTRs of an inode without Python from now on, as long as Python has not changed its partition
+   since it was marked with changes. before: the position at which the active segment begins in the view.
+   append_key: if it may be opened to append without Python, too: of its partition, as above. Else 0. */
+void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
+                        int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
+                        uint64_t append_key);
+
+/* Forget what is known of all inodes. */
+void logfs_serving_forget(void);
+
+/* --- For the threads that read requests ---------------------------------------------------------- */
+
 /* Find the attributes of an inode. Returns 0 if they are left to Python. Any thread. */
 int attributes_find(uint64_t node, struct attributes_reply *found);
 

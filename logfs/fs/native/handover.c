@@ -13,9 +13,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "hooks.h"
-#include "serving.h"
-
 /* The large requests at these places keep their memory; others return what is more than this. */
 #define PLACES_WITH_MEMORY 8
 #define BYTES_WITH_MEMORY 65536
@@ -110,18 +107,9 @@ void logfs_adopt(int fd) { adopted_fd = fd; }
 
 int logfs_is_adopted(void) { return is_adopted; }
 
-void logfs_stop_reading(int stopped) {
-    is_stopped = stopped;
-    if (stopped)
-        serving_leave_requests();
-}
+void handover_stop(int stopped) { is_stopped = stopped; }
 
-int logfs_in_flight(void) {
-    /* While the thread may be about to serve a request, that is as good as one in flight. */
-    int is_reading = is_stopped && serving_is_reading();
-
-    return __atomic_load_n(&in_flight, __ATOMIC_SEQ_CST) + is_reading;
-}
+int handover_in_flight(void) { return __atomic_load_n(&in_flight, __ATOMIC_SEQ_CST); }
 
 int logfs_keeps_requests(void) { return is_keeping; }
 
@@ -132,13 +120,6 @@ int handover_is_stopped(void) { return is_stopped; }
 int handover_is_replaying(void) { return is_replaying; }
 
 int handover_descriptor(void) { return state == NULL ? -1 : adopted_fd; }
-
-static int notify(int fd, int code, const void *data, size_t size) {
-    struct reply_header header = {.length = (uint32_t)(sizeof header + size), .error = code};
-    struct iovec parts[] = {{&header, sizeof header}, {(void *)data, size}};
-
-    return writev(fd, parts, size > 0 ? 2 : 1) < 0 ? -errno : 0;
-}
 
 /* --- Slots --------------------------------------------------------------------------------------- */
 
@@ -487,45 +468,7 @@ void handover_note_reply(uint64_t unique, int is_counted) {
     pthread_mutex_unlock(&mutex);
 }
 
-int logfs_notify_poll(uint64_t poll_handle) {
-    return notify(logfs_session(), NOTIFY_POLL, &poll_handle, sizeof poll_handle);
-}
-
-int logfs_notify_apart(const void *messages, size_t size) {
-    int fd = logfs_session();
-    sigset_t all, before;
-    pid_t child;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    child = fork();
-    if (child == 0) {
-        const char *at = messages, *end = at + size;
-
-        if (fd > 0)
-            close_range(0, (unsigned)fd - 1, 0);
-        close_range((unsigned)fd + 1, ~0U, 0);
-        while (at < end) {
-            uint32_t length;
-
-            memcpy(&length, at, sizeof length);
-            if (write(fd, at, length) < 0 && errno == ENODEV)
-                break;
-            at += length;
-        }
-        _exit(0);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return child < 0 ? -errno : child;
-}
-
 uint64_t logfs_poll_handle(void) { return last_poll_handle; }
-
-int logfs_knows_node(uint64_t node) {
-    const struct invalidate_inode attributes = {.node = node, .offset = -1};
-
-    return notify(logfs_session(), NOTIFY_INVALIDATE_INODE, &attributes, sizeof attributes) == 0;
-}
 
 /* --- The take-over ------------------------------------------------------------------------------- */
 
@@ -604,7 +547,5 @@ int handover_end_replay(int session_fd) {
         return -1;
     words[STATE_WORD_ADOPTIONS]++;
     words[STATE_WORD_CURRENT] = 0;
-    if (!is_keeping)
-        notify(session_fd, NOTIFY_RESEND, NULL, 0);
     return 0;
 }

@@ -110,21 +110,6 @@ void logfs_adopt(int fd);
    have answered INIT in another way than the kernel was answered. 0: there was nothing to take over. */
 int logfs_is_adopted(void);
 
-/* Leave requests in the kernel from now on (1), or read them again (0). */
-void logfs_stop_reading(int is_stopped);
-
-/* How many requests have been read and not been answered. */
-int logfs_in_flight(void);
-
-/* Wake programs that poll an open file. Returns 0 or -errno. It may be called for a handle that the
-   kernel does not know. */
-int logfs_notify_poll(uint64_t poll_handle);
-
-/* Send notifications from a process of their own, and return its number or -errno. The kernel may hold
-   them up until it has replies to requests. A daemon that waits for that could not be killed, and its
-   successor, which has to reply, waits for its end. messages: as they are written, one after the other. */
-int logfs_notify_apart(const void *messages, size_t size);
-
 /* Whether this kernel does not send requests again, so that they are kept here. Requests of the daemon
    before are read when the kernel has any request to read. */
 int logfs_keeps_requests(void);
@@ -132,16 +117,17 @@ int logfs_keeps_requests(void);
 /* The poll handle of the POLL request that was read last: in its handler, before its first await. */
 uint64_t logfs_poll_handle(void);
 
-/* Whether the kernel knows an inode; it then asks for its attributes again at their next use. */
-int logfs_knows_node(uint64_t node);
-
 /* Do as on a kernel that does not send requests again: for tests. Before the mount. */
 void logfs_without_resend(void);
 
-/* --- For hooks.c --------------------------------------------------------------------------------- */
+/* --- For the hooks ------------------------------------------------------------------------------- */
 
-/* Whether requests must not be read now. */
+/* Requests must not be read from now on (1), or may be again (0). */
+void handover_stop(int is_stopped);
 int handover_is_stopped(void);
+
+/* How many requests have been read and not been answered. */
+int handover_in_flight(void);
 
 /* read(2), keeping the request where the kernel does not send requests again. */
 ssize_t handover_read(int fd, void *buffer, size_t size);

@@ -31,9 +31,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ahead.h"
 #include "handover.h"
 #include "hooks.h"
 #include "serving.h"
+#include "session.h"
 #include "watching.h"
 
 struct backing_map {
@@ -47,7 +49,6 @@ struct backing_map {
 
 /* --- State, of the one session that pyfuse3 has ------------------------------------------------ */
 
-static int session_fd = -1;
 static int is_wanted = 1;
 static int offers_parallel;
 static int is_agreed; /* see logfs_has_passthrough */
@@ -75,16 +76,8 @@ static int patch_id; /* the number for the reply that is being sent, where bytes
 
 typedef int give_io_function(struct fuse_session *, const struct fuse_custom_io *, int);
 
-static give_io_function *give_io_again; /* see hooks_give_device_back */
+static give_io_function *give_io_again; /* see give_device_back */
 static struct fuse_session *session_of_io;
-
-static pthread_mutex_t aheads_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct ahead { /* fh is 0 where there is none: pyfuse3's handles of ours begin at 1 */
-    uint64_t fh, offset;
-    const char *data;
-    size_t left;
-} aheads[LOGFS_AHEAD_FILES];
-static uint64_t ahead_reads;
 
 static void (*on_reply)(void);
 static int is_reply_expected;
@@ -92,8 +85,6 @@ static uint64_t replied[LOGFS_REPLIES]; /* answered early, handlers still run; 0
 static int replied_count;
 
 int logfs_version(void) { return LOGFS_HOOKS_VERSION; }
-
-int logfs_session(void) { return session_fd; }
 
 void logfs_want_passthrough(int wanted) { is_wanted = wanted; }
 
@@ -118,55 +109,22 @@ int logfs_backing_open(int fd) {
     struct backing_map map = {.fd = fd};
     int id;
 
-    if (session_fd < 0 || is_agreed != 1)
+    if (logfs_session() < 0 || is_agreed != 1)
         return -EOPNOTSUPP;
-    id = ioctl(session_fd, BACKING_OPEN, &map);
+    id = ioctl(logfs_session(), BACKING_OPEN, &map);
     return id < 0 ? -errno : id;
 }
 
 int logfs_backing_close(int backing_id) {
     uint32_t id = (uint32_t)backing_id;
 
-    return ioctl(session_fd, BACKING_CLOSE, &id) < 0 ? -errno : 0;
+    return ioctl(logfs_session(), BACKING_CLOSE, &id) < 0 ? -errno : 0;
 }
 
 void logfs_pass_through(uint64_t fh, int backing_id) {
     next_open.fh = fh;
     next_open.id = backing_id;
 }
-
-int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size) {
-    struct ahead *ahead, *place = NULL;
-
-    pthread_mutex_lock(&aheads_mutex);
-    for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
-        if (ahead->fh == fh || (ahead->fh == 0 && place == NULL)) {
-            place = ahead;
-            if (ahead->fh == fh)
-                break;
-        }
-    if (place != NULL)
-        *place = (struct ahead){fh, offset, data, size};
-    pthread_mutex_unlock(&aheads_mutex);
-    return place != NULL;
-}
-
-size_t logfs_ahead_take(uint64_t fh) {
-    struct ahead *ahead;
-    size_t left = 0;
-
-    pthread_mutex_lock(&aheads_mutex);
-    for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
-        if (ahead->fh == fh) {
-            left = ahead->left;
-            *ahead = (struct ahead){0};
-            break;
-        }
-    pthread_mutex_unlock(&aheads_mutex);
-    return left;
-}
-
-uint64_t logfs_ahead_reads(void) { return __atomic_load_n(&ahead_reads, __ATOMIC_RELAXED); }
 
 void logfs_on_reply(void (*replied_to)(void)) { on_reply = replied_to; }
 
@@ -181,11 +139,9 @@ static uint64_t *find_replied(uint64_t number) {
 }
 
 int logfs_reply(uint64_t request, const void *data, size_t size) {
-    struct reply_header header = {.length = (uint32_t)(sizeof header + size), .unique = request};
-    struct iovec parts[] = {{&header, sizeof header}, {(void *)data, size}};
     uint64_t *place = find_replied(0);
 
-    if (session_fd < 0 || place == NULL || writev(session_fd, parts, 2) < 0)
+    if (logfs_session() < 0 || place == NULL || session_write(request, 0, data, size) < 0)
         return 0;
     handover_note_reply(request, 1);
     watching_note_reply(request, size);
@@ -229,40 +185,6 @@ static void see_init(const struct request_header *header, size_t size) {
         asks_passthrough = is_wanted;
 }
 
-/* Answer a read from the bytes ahead of its file; returns whether that was possible. */
-int hooks_answer_read(int fd, const struct request_header *header, size_t size) {
-    const struct read_request *wanted = (const void *)(header + 1);
-    struct ahead *ahead;
-    int is_answered = 0;
-
-    if (header->opcode != FUSE_OPCODE_READ || size < sizeof *header + sizeof *wanted)
-        return 0;
-    pthread_mutex_lock(&aheads_mutex);
-    for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
-        if (ahead->fh == wanted->fh && ahead->left >= wanted->size &&
-            ahead->offset == wanted->offset && ahead->left > 0) {
-            struct reply_header reply = {.length = (uint32_t)sizeof reply + wanted->size,
-                                         .unique = header->unique};
-            struct iovec parts[] = {{&reply, sizeof reply}, {(void *)ahead->data, wanted->size}};
-
-            if (writev(fd, parts, 2) < 0 && errno != ENOENT) /* ENOENT: the program has gone */
-                break;
-            ahead->data += wanted->size;
-            ahead->offset += wanted->size;
-            ahead->left -= wanted->size;
-            __atomic_add_fetch(&ahead_reads, 1, __ATOMIC_RELAXED);
-            is_answered = 1;
-            break;
-        }
-    pthread_mutex_unlock(&aheads_mutex);
-    if (is_answered) {
-        handover_note_reply(header->unique, 0);
-        watching_note_request(header, size);
-        watching_note_reply(header->unique, wanted->size);
-    }
-    return is_answered;
-}
-
 static int64_t now_ns(void) {
     struct timespec now;
 
@@ -293,7 +215,7 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
         ssize_t got = handover_read(fd, buffer, size);
 
         if (got >= (ssize_t)sizeof(struct request_header)) {
-            if (hooks_answer_read(fd, buffer, (size_t)got))
+            if (ahead_answer(buffer, (size_t)got))
                 now = answered = now_ns();
             else if ((kind = answer_request(buffer, (size_t)got)) == LEFT)
                 return got;
@@ -330,7 +252,7 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
 }
 
 /* The descriptor of /dev/fuse, where libfuse has been given another one to wait for. */
-static int device_of(int fd) { return logfs_has_serving() ? session_fd : fd; }
+static int device_of(int fd) { return logfs_has_serving() ? logfs_session() : fd; }
 
 static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     const struct request_header *header = buffer;
@@ -452,7 +374,7 @@ typedef void process_function(struct fuse_session *, const struct fuse_buf *);
 /* Have a thread read the requests from now on: pyfuse3 waits for another descriptor then. */
 static void begin_serving(struct fuse_session *session, give_io_function *give_io,
                           const struct fuse_custom_io *io) {
-    int waiting = serving_start(session_fd);
+    int waiting = serving_start(logfs_session());
 
     if (waiting >= 0 && give_io(session, io, waiting) == 0) {
         give_io_again = give_io;
@@ -460,11 +382,18 @@ static void begin_serving(struct fuse_session *session, give_io_function *give_i
     }
 }
 
-void hooks_give_device_back(void) {
+/* Have libfuse know the descriptor of /dev/fuse again, which it closes. */
+static void give_device_back(void) {
     if (session_of_io != NULL)
         give_io_again(session_of_io, &(struct fuse_custom_io){.writev = write_reply,
-                                                              .read = read_request}, session_fd);
+                                                              .read = read_request},
+                      logfs_session());
     session_of_io = NULL;
+}
+
+void logfs_serving_stop(void) {
+    if (serving_stop())
+        give_device_back();
 }
 
 /* Serve the connection of a daemon that has ended: libfuse gets the INIT request that this daemon got.
@@ -485,7 +414,9 @@ static int adopt(struct fuse_session *session, process_function *process, give_i
     process(session, &init);
     if (handover_end_replay(fd) != 0)
         return -1;
-    session_fd = fd;
+    session_begin(fd);
+    if (!logfs_keeps_requests())
+        session_notify(NOTIFY_RESEND, NULL, 0);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     begin_serving(session, give_io, io);
     return 0;
@@ -511,7 +442,7 @@ int fuse_session_mount(struct fuse_session *session, const char *mountpoint) {
     fd = get_fd(session);
     is_agreed = 0;
     if (give_io(session, &io, fd) == 0) {
-        session_fd = fd;
+        session_begin(fd);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* see read_one */
         begin_serving(session, give_io, &io);
     }

@@ -13,7 +13,9 @@
    The library is not linked with libfuse: it finds the libfuse that its caller, pyfuse3, uses. If
    it does not find the functions it needs, it does nothing: see logfs_session().
 
-   The library also has the thread that applies writes of lines without Python: see serving.h.
+   Read-ahead is in ahead.h, the thread that applies writes of lines without Python in serving.h, the
+   hand-over to another daemon in handover.h, and what is written to the kernel without libfuse in
+   session.h.
 
    All functions are for the thread of the event loop, where pyfuse3 reads requests and sends
    replies. pyfuse3 starts the handler of a request in the step in which it has read the request,
@@ -30,10 +32,6 @@
 /* The version of this interface; hooks.py has the same number. */
 #define LOGFS_HOOKS_VERSION 11
 int logfs_version(void);
-
-/* The descriptor of the session, on which requests are read; -1: nothing is mounted through these
-   hooks, because pyfuse3 was loaded before them, or its libfuse is older than 3.14. */
-int logfs_session(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */
 
@@ -78,27 +76,6 @@ void logfs_drop_buffer(void);
    answered already. NULL: no function. */
 void logfs_on_interrupt(void (*interrupted)(uint64_t request));
 
-/* --- Read-ahead ------------------------------------------------------------------------------- */
-
-/* The most open files that have bytes ahead at the same time. */
-#define LOGFS_AHEAD_FILES 32
-
-/* Answer reads of an open file from bytes in memory, without Python: each read that begins where
-   the last one ended, the first at the offset, and is entirely within the bytes. Any other read
-   goes to Python, which takes back the rest before it does anything else with the file.
-
-   data: must stay where it is, unchanged, until logfs_ahead_take. It replaces the bytes that were
-   put before; no bytes keep a place for more.
-   Returns 1; 0 if LOGFS_AHEAD_FILES other files have bytes ahead. */
-int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size);
-
-/* Take back the bytes ahead of an open file; returns how many of them, at their end, have not been
-   read. 0 if there were none. */
-size_t logfs_ahead_take(uint64_t fh);
-
-/* How many reads were answered from bytes ahead. */
-uint64_t logfs_ahead_reads(void);
-
 /* --- Replies ---------------------------------------------------------------------------------- */
 
 /* The most requests that are answered while their handlers still run. */
@@ -114,5 +91,10 @@ void logfs_expect_reply(void);
    request: its number, see logfs_request.
    Returns 1; 0 if the handler has to reply: the program has gone, or LOGFS_REPLIES were sent. */
 int logfs_reply(uint64_t request, const void *data, size_t size);
+
+/* --- The native thread -------------------------------------------------------------------------- */
+
+/* End it. pyfuse3 must not read requests any more, and may be closed then. */
+void logfs_serving_stop(void);
 
 #endif

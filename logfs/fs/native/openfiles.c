@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "handover.h"
-#include "serving.h"
 
 #define BUCKETS 4096u
 
@@ -150,7 +149,7 @@ int openfiles_has_left_anywhere(void) {
     return __atomic_load_n(&left_anywhere, __ATOMIC_SEQ_CST) > 0;
 }
 
-/* --- For Python; serving.h ----------------------------------------------------------------------- */
+/* --- For Python ---------------------------------------------------------------------------------- */
 
 int logfs_serving_open(uint64_t fh, log_partition *partition) {
     struct open_file **place, *file = calloc(1, sizeof *file);

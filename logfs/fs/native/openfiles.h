@@ -6,6 +6,7 @@
 #ifndef LOGFS_OPENFILES_H
 #define LOGFS_OPENFILES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "../../log/writing/_served.h"
@@ -24,6 +25,33 @@ struct open_file {
 
 /* The functions of the log engine; NULL before the first of them is wanted. */
 extern const appending_functions *openfiles_functions;
+
+/* --- For Python ---------------------------------------------------------------------------------- */
+
+/* Note an open file that appends to a partition, until logfs_serving_close. Returns 1, or 0 without
+   memory: then the partition is left to Python whenever that file is used. */
+int logfs_serving_open(uint64_t fh, log_partition *partition);
+
+/* Answer the requests about such a file without Python from now on. key: of the partition, for the slots
+   of writes in handover.h. */
+void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
+
+/* Leave them to Python again, and forget the file. Its last request has been answered. */
+void logfs_serving_close(uint64_t fh);
+
+/* Find a file that was opened without Python, see opening.h. Returns 0 if there is none. facts: inode,
+   flags of open(2), user. */
+int logfs_opening_find(uint64_t fh, uint64_t facts[4]);
+
+/* Have Python own such a file from now on; it is left to Python until logfs_serving_begin. Returns how many
+   of its writes were applied, or -1: it has been closed. */
+int64_t logfs_opening_take(uint64_t fh);
+
+/* The handles of such files of a partition, and how many there are of all partitions. */
+size_t logfs_opening_list(const log_partition *partition, uint64_t *handles, size_t room);
+size_t logfs_opening_count(void);
+
+/* --- For the threads that read requests ---------------------------------------------------------- */
 
 /* Find a file, which stays until openfiles_put_back; NULL: it is not known. Any thread. */
 struct open_file *openfiles_borrow(uint64_t fh);

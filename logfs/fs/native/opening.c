@@ -6,12 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/uio.h>
 
 #include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
-#include "serving.h"
+#include "session.h"
 #include "watching.h"
 
 #define USERS 4 /* that may open files: root and that of the daemon */
@@ -63,20 +62,16 @@ static int add_file(const struct request_header *header, uint32_t flags) {
     return 0;
 }
 
-int opening_open(int device, const struct request_header *header, size_t size) {
+int opening_open(const struct request_header *header, size_t size) {
     const struct open_request *wanted = (const void *)(header + 1);
-    struct reply_header reply = {.unique = header->unique};
     struct open_reply opened = {.fh = header->unique, .open_flags = OPEN_DIRECT_IO | OPEN_KEEP_CACHE};
-    struct iovec parts[] = {{&reply, sizeof reply}, {&opened, sizeof opened}};
 
     if (size != sizeof *header + sizeof *wanted || header->length != size ||
         header->unique & REQUEST_RESENT || !may_open(header->uid, wanted->flags) ||
         logfs_keeps_requests() || openfiles_has_left_anywhere() || !add_file(header, wanted->flags))
         return 0;
-    reply.length = sizeof reply + sizeof opened;
-    if (writev(device, parts, 2) < 0 && errno == ENOENT)
+    if (session_reply(header->unique, 0, &opened, sizeof opened) == -ENOENT)
         openfiles_remove(opened.fh); /* the program has gone, and will not close it */
-    handover_note_reply(header->unique, 1);
     __atomic_add_fetch(&opens, 1, __ATOMIC_RELAXED);
     return 1;
 }

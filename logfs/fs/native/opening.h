@@ -1,6 +1,6 @@
 /* Opening and closing files that append, so that `echo >>` takes no Python.
 
-   Python says which inodes may be opened (serving.h, logfs_serving_know). An OPEN of one with O_APPEND,
+   Python says which inodes may be opened (logfs_serving_know in attributes.h). An OPEN of one with O_APPEND,
    for writing only, gets the number of its request as the number of the file, as in Python. It is noted
    for the next daemon (handover.h) before the reply. Such a file appends whole lines, and has no object in
    Python. The first request that is left to Python, such as half a line, has Python take the file: from
@@ -17,8 +17,19 @@
 
 #include "requests.h"
 
-/* Answer an OPEN on a descriptor of /dev/fuse; returns 0 if it is left to Python. Any thread. */
-int opening_open(int device, const struct request_header *header, size_t size);
+/* --- For Python ---------------------------------------------------------------------------------- */
+
+/* Let a user open files to append without Python, see opening.h. */
+void logfs_opening_allow(uint32_t uid);
+
+/* How many opens and releases were answered without Python. */
+uint64_t logfs_serving_opens(void);
+uint64_t logfs_serving_releases(void);
+
+/* --- For the threads that read requests ---------------------------------------------------------- */
+
+/* Answer an OPEN; returns 0 if it is left to Python. Any thread. */
+int opening_open(const struct request_header *header, size_t size);
 
 /* Close a file that Python does not know; the caller replies. Returns 0 if it is left to Python. */
 int opening_release(const struct request_header *header, size_t size);

@@ -12,10 +12,9 @@
 
 #include "../../log/reading/_cursor.h"
 #include "handover.h"
-#include "hooks.h"
 #include "openfiles.h"
 #include "queue.h"
-#include "serving.h"
+#include "session.h"
 #include "watching.h"
 
 #define PLACES 32        /* cursors with a buffer */
@@ -111,13 +110,8 @@ static int64_t render(struct reader *reader, uint32_t wanted) {
 }
 
 /* Send what was rendered. */
-static void send_reply(int device, struct reader *reader, uint64_t unique, int64_t done) {
-    struct reply_header reply = {.unique = unique};
-    struct iovec parts[] = {{&reply, sizeof reply}, {reply_bytes, (size_t)done}};
-
-    reply.length = (uint32_t)(sizeof reply + (size_t)done);
-    if (writev(device, parts, 2) < 0) { /* the program has gone */
-    }
+static void send_reply(struct reader *reader, uint64_t unique, int64_t done) {
+    session_reply(unique, 0, reply_bytes, (size_t)done);
     watching_note_reply(unique, (size_t)done);
     reader->place = cursor_where(&reader->cursor);
     reader->offset += (uint64_t)done;
@@ -139,7 +133,7 @@ static void stop_waiting(struct reader *reader) {
 }
 
 /* Answer a read that waits if there is something. Returns whether it is left to Python. */
-static int answer_waiting(int device, struct reader *reader) {
+static int answer_waiting(struct reader *reader) {
     const uint64_t unique = reader->kept.header.unique;
     int64_t done;
 
@@ -148,14 +142,13 @@ static int answer_waiting(int device, struct reader *reader) {
     done = render(reader, room_of(reader, reader->kept.wanted.size));
     if (done > 0) {
         stop_waiting(reader);
-        send_reply(device, reader, unique, done);
-        handover_note_reply(unique, 1);
+        send_reply(reader, unique, done);
     }
     reader->is_stale = done < 0;
     return reader->is_stale;
 }
 
-static enum reading answer(int device, struct reader *reader, const struct request_header *header) {
+static enum reading answer(struct reader *reader, const struct request_header *header) {
     const struct read_request *wanted = (const void *)(header + 1);
     int64_t done = render(reader, room_of(reader, wanted->size));
 
@@ -164,7 +157,7 @@ static enum reading answer(int device, struct reader *reader, const struct reque
         reader->kept.wanted = *wanted;
         __atomic_add_fetch(&waiting_count, 1, __ATOMIC_SEQ_CST);
         /* An append after the first look may have been noted before the count. */
-        if (!answer_waiting(device, reader))
+        if (!answer_waiting(reader))
             return READING_WAITS;
         stop_waiting(reader);
         done = -1;
@@ -173,12 +166,11 @@ static enum reading answer(int device, struct reader *reader, const struct reque
         close_cursor(reader);
         return READING_LEFT;
     }
-    send_reply(device, reader, header->unique, done);
-    handover_note_reply(header->unique, 1);
+    send_reply(reader, header->unique, done);
     return READING_ANSWERED;
 }
 
-enum reading reading_answer(int device, const struct request_header *header, size_t size) {
+enum reading reading_answer(const struct request_header *header, size_t size) {
     const struct read_request *wanted = (const void *)(header + 1);
     enum reading answered = READING_LEFT;
     struct reader *reader;
@@ -190,12 +182,12 @@ enum reading reading_answer(int device, const struct request_header *header, siz
     reader = *place_of(wanted->fh);
     if (reader != NULL && reader->is_open && reader->offset == wanted->offset &&
         reader->kept.header.unique == 0)
-        answered = answer(device, reader, header);
+        answered = answer(reader, header);
     pthread_mutex_unlock(&mutex);
     return answered;
 }
 
-int reading_note_append(int device, const log_partition *partition) {
+int reading_note_append(const log_partition *partition) {
     int is_left = 0;
 
     if (__atomic_load_n(&waiting_count, __ATOMIC_SEQ_CST) == 0)
@@ -204,23 +196,20 @@ int reading_note_append(int device, const log_partition *partition) {
     for (int i = 0; i < PLACES; i++)
         if (opened[i] != NULL && opened[i]->kept.header.unique != 0 &&
             opened[i]->partition == partition)
-            is_left |= answer_waiting(device, opened[i]);
+            is_left |= answer_waiting(opened[i]);
     pthread_mutex_unlock(&mutex);
     return is_left;
 }
 
 /* Answer a read that waits with an error. */
-static void refuse(int device, struct reader *reader, int error) {
-    struct reply_header reply = {.length = sizeof reply, .error = -error};
+static void refuse(struct reader *reader, int error) {
+    const uint64_t unique = reader->kept.header.unique;
 
-    reply.unique = reader->kept.header.unique;
     stop_waiting(reader);
-    if (write(device, &reply, sizeof reply) < 0) { /* the program has gone */
-    }
-    handover_note_reply(reply.unique, 1);
+    session_reply(unique, error, NULL, 0);
 }
 
-int reading_interrupt(int device, const struct request_header *header, size_t size) {
+int reading_interrupt(const struct request_header *header, size_t size) {
     const uint64_t *unique = (const void *)(header + 1);
     int is_ended = 0;
 
@@ -231,14 +220,14 @@ int reading_interrupt(int device, const struct request_header *header, size_t si
     for (int i = 0; i < PLACES && !is_ended; i++)
         if (opened[i] != NULL && opened[i]->kept.header.unique != 0 &&
             ((opened[i]->kept.header.unique ^ *unique) & ~REQUEST_RESENT) == 0) {
-            refuse(device, opened[i], EINTR);
+            refuse(opened[i], EINTR);
             is_ended = 1;
         }
     pthread_mutex_unlock(&mutex);
     return is_ended;
 }
 
-/* --- For Python; serving.h ----------------------------------------------------------------------- */
+/* --- For Python ---------------------------------------------------------------------------------- */
 
 /* Find a place for a cursor, if need be that of a file which is not read just now; NULL: there is none. */
 static struct reader **find_place(int may_wait) {
@@ -273,7 +262,7 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
     if (reply_bytes == NULL)
         reply_bytes = handover_resident(REPLY_BYTES + REPLY_SLACK);
     /* Where requests are kept whole, reports of signals are read in the thread of Python alone. */
-    if (logfs_has_serving() && *bucket == NULL && reply_bytes != NULL &&
+    if (openfiles_functions != NULL && *bucket == NULL && reply_bytes != NULL &&
         !(may_wait && (is_ending || logfs_keeps_requests())))
         position = find_place(may_wait);
     if (position != NULL && (reader = calloc(1, sizeof *reader)) != NULL) {
@@ -322,7 +311,7 @@ void logfs_reading_end(void) {
     is_ending = 1;
     for (int i = 0; i < PLACES; i++)
         if (opened[i] != NULL && opened[i]->kept.header.unique != 0)
-            refuse(logfs_session(), opened[i], ENOTCONN);
+            refuse(opened[i], ENOTCONN);
     pthread_mutex_unlock(&mutex);
 }
 

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ahead.h"
 #include "answering.h"
 #include "handover.h"
 #include "openfiles.h"
@@ -111,9 +112,15 @@ int serving_is_reading(void) {
     return waiting >= 0 && !__atomic_load_n(&is_parked, __ATOMIC_SEQ_CST);
 }
 
-void serving_leave_requests(void) {
-    if (waiting >= 0)
+void logfs_stop_reading(int stopped) {
+    handover_stop(stopped);
+    if (stopped && waiting >= 0)
         tell(&leaves_requests, 1);
+}
+
+int logfs_in_flight(void) {
+    /* While the thread may be about to serve a request, that is as good as one in flight. */
+    return handover_in_flight() + (handover_is_stopped() && serving_is_reading());
 }
 
 ssize_t serving_take(void *buffer, size_t size) {
@@ -201,7 +208,7 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     struct buffer *other = NULL;
     enum answered answered;
 
-    if (hooks_answer_read(device, header, size)) {
+    if (ahead_answer(header, size)) {
         *answered_ns = now_ns();
         return buffer;
     }
@@ -293,7 +300,7 @@ int serving_start(int fd) {
     changes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     waiting = epoll_create1(EPOLL_CLOEXEC);
     event.data.fd = queued;
-    answering_start(fd, changes);
+    answering_start(changes);
     if (queued < 0 || control < 0 || changes < 0 || waiting < 0 ||
         epoll_ctl(waiting, EPOLL_CTL_ADD, queued, &event) != 0 || start_threads() != 0) {
         waiting = -1; /* the descriptors stay: it is once for a process */
@@ -302,9 +309,9 @@ int serving_start(int fd) {
     return waiting;
 }
 
-void logfs_serving_stop(void) {
+int serving_stop(void) {
     if (waiting < 0 || is_stopped)
-        return;
+        return 0;
     tell(&is_stopped, 1);
     pthread_mutex_lock(&large_mutex);
     pthread_cond_broadcast(&large_ready);
@@ -312,5 +319,5 @@ void logfs_serving_stop(void) {
     pthread_join(first_thread, NULL);
     pthread_join(second_thread, NULL);
     syncing_stop();
-    hooks_give_device_back();
+    return 1;
 }

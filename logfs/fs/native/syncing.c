@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "answering.h"
 #include "queue.h"
+#include "session.h"
 
 #define THREADS 64
 #define STACK_BYTES (256 * 1024)
@@ -60,7 +60,7 @@ static void answer(struct group *group, int64_t offset) {
     while ((request = covered) != NULL) {
         covered = request->next;
         if (offset != SYNC_LEFT)
-            answering_reply(request->header.unique);
+            session_reply(request->header.unique, 0, NULL, 0);
         else
             queue_add_copy(&request->header, request->size);
         free(request);
