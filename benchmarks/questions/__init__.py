@@ -59,6 +59,7 @@ QUESTIONS: dict[str, Question] = {
     "mount": mounting.rows,
     "restart": restarting.rows,
     "help": commands.helping,
+    "start": commands.starting,
     "print": commands.printing,
     "feed": commands.feeding,
     "query": querying.rows,

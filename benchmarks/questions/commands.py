@@ -36,6 +36,25 @@ def helping(bench: Bench) -> Iterator[Row]:
     )
 
 
+def starting(bench: Bench) -> Iterator[Row]:
+    """``logfs cat`` of a topic without records, beside an interpreter that does nothing."""
+    _compile()
+    data = bench.directory / "data"
+    data.mkdir()
+    timed_shell(_command('topic create "$2/t"'), ROOT, data)
+    for what, options in (("", ""), (" --grep", "--grep x ")):
+        runs = [shell_run(_command(f'cat {options}"$2/t/0"'), ROOT, data), shell_run(_PASS)]
+        ours, theirs = alternate(runs, 4 * bench.pairs)
+        yield compare(
+            "start",
+            f"logfs cat{what} of an empty topic, beside python -c pass",
+            at_most(12, "x python"),
+            Samples("logfs", "ms", tuple(1000 * s for s in ours)),
+            Samples("python", "ms", tuple(1000 * s for s in theirs)),
+        )
+    shutil.rmtree(data)
+
+
 def printing(bench: Bench) -> Iterator[Row]:
     """``logfs cat`` of a directory without a daemon; the log is in the page cache.
 

@@ -18,4 +18,8 @@ offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_da
 (reindex_data), export (parquet_export). ``sharing`` shares work out to threads or to Spark.
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
+In every layer, what few calls of ``cat``, ``tail``, ``append``, ``offsets`` and ``status`` need is
+imported inside of a function: what reads an object store or writes a log, the client of a daemon,
+pools of threads, ``pathlib``, ``ctypes``. A regular expression that few calls need is a constant in
+text, which ``re`` compiles when it is used. ``tests/cli/test_start.py`` has the list.
 """

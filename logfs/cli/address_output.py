@@ -7,14 +7,11 @@ thread needs the interpreter meanwhile.
 import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, tzinfo
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from queue import SimpleQueue
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from logfs.errors import (
     CorruptRecordError,
@@ -28,7 +25,6 @@ from logfs.library.places import Place, served_at
 from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
 from logfs.log import names
-from logfs.log.meta import format_meta, partition_meta
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     PartitionAddress,
@@ -51,6 +47,9 @@ from logfs.log.reading.resolve import (
 from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, View
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 PIECE_BYTES = 4 << 20
 """The largest piece. Threads wait less with large pieces; small ones stay in the processor's cache
@@ -110,8 +109,10 @@ class _Piece(NamedTuple):
 
 
 def _copy_pieces(resolved: Resolved, out: BinaryIO) -> None:
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and of use for much data
+
     files = [FixedFile(resolved) for _ in range(_WORKERS)]
-    buffers, pieces = SimpleQueue[memoryview](), deque[Future[_Piece]]()
+    buffers, pieces = deque[memoryview](), deque["Future[_Piece]"]()
     number, was_start = 0, True
     with ExitStack() as stack:
         threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in files]
@@ -120,8 +121,8 @@ def _copy_pieces(resolved: Resolved, out: BinaryIO) -> None:
             number = (number + (is_start and was_start)) % _WORKERS
             was_start = is_start
             if len(pieces) == _AHEAD:
-                buffers.put(_write(pieces.popleft(), out))
-            buffer = memoryview(bytearray(PIECE_BYTES)) if buffers.empty() else buffers.get()
+                buffers.append(_write(pieces.popleft(), out))
+            buffer = buffers.popleft() if buffers else memoryview(bytearray(PIECE_BYTES))
             part = buffer[: stop - offset]
             pieces.append(threads[number].submit(_render, files[number], offset, part))
         while pieces:
@@ -213,15 +214,15 @@ def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None
 
 
 def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
-    path = Path(point, *place.address)
+    path = os.path.join(point, *place.address)
     try:
-        if path.is_dir():
+        if os.path.isdir(path):
             raise _no_file(place)
-        with path.open("rb", buffering=0) as file:
+        with open(path, "rb", buffering=0) as file:
             buffer = memoryview(bytearray(_BUFFER_BYTES))
             while count := file.readinto(buffer):
                 out.write(buffer[:count])
-                if path.name.endswith(Suffix.FOLLOW):
+                if path.endswith(Suffix.FOLLOW):
                     out.flush()
     except BrokenPipeError:
         raise
@@ -235,11 +236,11 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     try:
         if names_topic_range(topic):
             topic = parse_topic_range(topic, UTC).topic
-            return None if Path(point, topic).exists() else no_topic(topic)
-        if not Path(point, topic).exists():
+            return None if os.path.exists(f"{point}/{topic}") else no_topic(topic)
+        if not os.path.exists(f"{point}/{topic}"):
             return no_topic(topic)
         number = parse_partition_name(name, UTC).partition  # the zone of dates does not matter here
-        if not Path(point, topic, str(number)).exists():
+        if not os.path.exists(f"{point}/{topic}/{number}"):
             return NoSuchPartitionError(f"topic {topic} has no partition {number}")
     except LogfsError as error:
         return error
@@ -281,6 +282,8 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
         with Groups(place) as groups:
             address = address.without_groups(partial(groups.position_in, log))
     if address.view is Suffix.META and not address.has_selector:
+        from logfs.log.meta import format_meta, partition_meta
+
         out.write(format_meta(partition_meta(log, level)))
         return None
     copy_resolved(_resolve(log, address, name, level), out)

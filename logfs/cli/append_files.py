@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from logfs.cli.failures import AboutError
@@ -67,7 +66,7 @@ def check_files(names: Sequence[str]) -> int | None:
     total: int | None = 0
     for name in names:
         with _open(name) as file:
-            status = Path(f"/dev/fd/{file.fileno()}").stat()
+            status = os.stat(f"/dev/fd/{file.fileno()}")
         is_regular = stat.S_ISREG(status.st_mode) and name != STDIN
         total = total + status.st_size if total is not None and is_regular else None
     return total
@@ -115,7 +114,7 @@ def label_of(name: str) -> str:
 
 def _open(name: str) -> io.FileIO:
     if name != STDIN:
-        if Path(name).is_dir():
+        if os.path.isdir(name):
             raise UnknownNameError(f"{name}: a directory; expected a file with lines")
         return io.FileIO(name)
     if sys.__stdin__ is None:

@@ -1,7 +1,6 @@
 """The entry point: which commands there are, and where every error ends."""
 
 import atexit
-import difflib
 import gc
 import importlib
 import logging
@@ -9,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -37,11 +35,10 @@ _ELSEWHERE = {
 """What commands are called elsewhere, and here."""
 
 
-@dataclass
 class CommandState:
     """What holds for the whole call."""
 
-    debug: bool = False
+    debug = False
 
 
 class _Commands(click.Group):
@@ -61,8 +58,12 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or say which one may be meant."""
-        near = difflib.get_close_matches(args[0], [*COMMANDS, *_ELSEWHERE], n=1)
-        if args[0] in COMMANDS or not near or args[0].startswith("-"):
+        if args[0] in COMMANDS or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        near = get_close_matches(args[0], [*COMMANDS, *_ELSEWHERE], n=1)
+        if not near:
             return super().resolve_command(ctx, args)
         meant = _ELSEWHERE.get(near[0], near[0])
         raise click.UsageError(f"no such command {args[0]!r}; did you mean {meant}?", ctx)

@@ -21,8 +21,8 @@ from logfs.records.templates import RecordTemplate
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_CLOCK = re.compile(r"T?([0-9]{1,2}):([0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?)")
-_SPACED = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) +([0-9]{1,2}):(.*)")
+_CLOCK = r"T?([0-9]{1,2}):([0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?)"
+_SPACED = r"([0-9]{4}-[0-9]{2}-[0-9]{2}) +([0-9]{1,2}):(.*)"
 _EPOCH = datetime(1970, 1, 1)
 
 MOMENT_TABLE: tuple[tuple[str, str], ...] = (
@@ -72,9 +72,9 @@ def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
     text = text.strip()
     if text in _DAYS:
         return point_of(_day(zone, now_ms, _DAYS[text]), zone)
-    if clock := _CLOCK.fullmatch(text):
+    if clock := re.fullmatch(_CLOCK, text):
         text = f"{_day(zone, now_ms, 0)}T{clock[1]:0>2}:{clock[2]}"
-    elif spaced := _SPACED.fullmatch(text):
+    elif spaced := re.fullmatch(_SPACED, text):
         text = f"{spaced[1]}T{spaced[2]:0>2}:{spaced[3]}"
     return point_of(text, zone)
 

@@ -10,9 +10,8 @@ Source: Kafka ConfigDef.parseType.
 
 import math
 import re
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
@@ -39,8 +38,7 @@ class Kind(Protocol[T_co]):
         """Return the text of a value; of a wrong one, a text that does not parse."""
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(NamedTuple):
     """A whole number in ``[lower, upper]``, or -1 where that means a default of its own."""
 
     type_name: str
@@ -81,8 +79,7 @@ def long_kind(lower: int = -MAX_LONG - 1, *, or_minus_one: bool = False) -> Whol
     return Whole("long", lower, MAX_LONG, or_minus_one)
 
 
-@dataclass(frozen=True, slots=True)
-class Double:
+class Double(NamedTuple):
     """A finite decimal number in ``[lower, upper]``."""
 
     lower: float = -math.inf
@@ -115,8 +112,7 @@ class Double:
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Boolean:
+class Boolean(NamedTuple):
     """True or false."""
 
     type_name: str = "boolean"
@@ -134,8 +130,7 @@ class Boolean:
         return str(value).lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[ChoiceT]):
+class Choice(NamedTuple, Generic[ChoiceT]):
     """One word of an enumeration."""
 
     words: type[ChoiceT]
@@ -159,8 +154,7 @@ class Choice(Generic[ChoiceT]):
         return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Choices(Generic[ChoiceT]):
+class Choices(NamedTuple, Generic[ChoiceT]):
     """A set of words of an enumeration, separated by commas; may be empty."""
 
     words: type[ChoiceT]
@@ -184,8 +178,7 @@ class Choices(Generic[ChoiceT]):
         return ",".join(sorted(value)) if isinstance(value, frozenset) else repr(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(NamedTuple):
     """Partitions and the brokers that hold them, as quotas name them: a list of P:B, or ``*``."""
 
     type_name: str = "list"

@@ -12,9 +12,8 @@ makes directories in sysfs for it, and never gives one of their inode numbers ag
 What lies in memory anyhow (tmpfs) is as good as the page cache.
 """
 
-import ctypes
+import io
 import os
-from pathlib import Path
 
 _AT_FDCWD = -100
 _STATX_MNT_ID_UNIQUE = 0x4000
@@ -23,9 +22,7 @@ _MASK_AT, _MOUNT_ID_AT = 0, 144
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
-def mount_id(
-    path: str, sysfs: Path = Path("/sys"), mounts: Path = Path("/proc/self/mountinfo")
-) -> str | None:
+def mount_id(path: str, sysfs: str = "/sys", mounts: str = "/proc/self/mountinfo") -> str | None:
     """Return what changes when the file system that holds a directory is mounted again.
 
     Args:
@@ -40,7 +37,8 @@ def mount_id(
     try:
         number = os.stat(path).st_dev
         device = f"{os.major(number)}:{os.minor(number)}"
-        kinds = _kinds(mounts.read_text(), device)
+        with io.FileIO(mounts) as file:
+            kinds = _kinds(os.fsdecode(file.readall()), device)
         if kinds and kinds <= _IN_MEMORY:
             return f"memory {device}"
         found = _superblock(sysfs, device, kinds)
@@ -56,19 +54,23 @@ def _kinds(mountinfo: str, device: str) -> set[str]:
     return {row[row.index("-") + 1] for row in rows if row[2] == device}
 
 
-def _superblock(sysfs: Path, device: str, kinds: set[str]) -> str | None:
+def _superblock(sysfs: str, device: str, kinds: set[str]) -> str | None:
     """Return the inode number of the superblock's directory in sysfs; None if it has none."""
     if not device.startswith("0:"):
-        name = (sysfs / "dev" / "block" / device).resolve().name
-        for found in sorted(sysfs.glob(f"fs/*/{name}")):
-            return f"superblock {found.stat().st_ino}"
-    elif kinds != {"btrfs"} and (bdi := sysfs / "class" / "bdi" / device).exists():
-        return f"superblock {bdi.stat().st_ino}"
+        name = os.path.basename(os.path.realpath(f"{sysfs}/dev/block/{device}"))
+        kinds = set(os.listdir(f"{sysfs}/fs")) if os.path.isdir(f"{sysfs}/fs") else set()
+        for found in (f"{sysfs}/fs/{kind}/{name}" for kind in sorted(kinds)):
+            if os.path.exists(found):
+                return f"superblock {os.stat(found).st_ino}"
+    elif kinds != {"btrfs"} and os.path.exists(bdi := f"{sysfs}/class/bdi/{device}"):
+        return f"superblock {os.stat(bdi).st_ino}"
     return None
 
 
 def _unique_mount(path: str) -> str | None:
     """Return the id of the mount, which no other ever has; None if the kernel knows none."""
+    import ctypes  # slow to import, and rarely needed
+
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     statx = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
     encoded = os.fsencode(path)

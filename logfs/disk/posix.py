@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 
@@ -136,7 +135,9 @@ class PosixDisk:
             if stat.S_ISLNK(found.st_mode):
                 os.unlink(leaf, dir_fd=directory)  # the link alone
             else:
-                shutil.rmtree(leaf, dir_fd=directory)
+                from shutil import rmtree
+
+                rmtree(leaf, dir_fd=directory)
 
     def sync_directory(self, name: str) -> None:
         """See ``vfs.Disk``."""

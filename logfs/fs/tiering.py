@@ -20,9 +20,10 @@ from logfs.config.remote import RemoteConfig
 from logfs.errors import DeletedError, LogfsError, RemoteStorageError
 from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import DirectoryCatalog, catalog_of
+from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.directory import own_directory_id, read_remote_config
 from logfs.log.remote.head import Writer
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.tiering.owning import PartitionTiering
 from logfs.log.tiering.topics import DeletedTopics
 from logfs.machine.host import Clock

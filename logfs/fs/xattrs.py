@@ -37,7 +37,7 @@ from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawNode
 from logfs.log.following.store import AnyStore
 from logfs.log.meta import object_of, partition_meta
-from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.host import utc_offset_s
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from logfs.log.backup.restoring import (
 from logfs.log.backup.storecopies import StoreSource
 from logfs.log.backup.taking import back_up
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
-from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from logfs.client import Daemon
 from logfs.errors import ControlError, LockedError, ReadOnlyError, UnknownNameError
 from logfs.library.places import (
     PATIENCE_S,
@@ -24,6 +23,7 @@ from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
 if TYPE_CHECKING:
+    from logfs.client import Daemon
     from logfs.log.store import LogStore, Progress
 
 T = TypeVar("T")
@@ -46,17 +46,19 @@ def shown_level(place: Place) -> IsolationLevel:
     return IsolationLevel(os.getxattr(point, _LEVEL).decode())
 
 
-def daemon_of(place: Place) -> Daemon | None:
+def daemon_of(place: Place) -> "Daemon | None":
     """Connect to the daemon that owns a data directory; None if no daemon owns it.
 
     Raises:
         PermissionError: The socket is another user's.
         OSError: The mount or the socket cannot be reached.
     """
+    from logfs.client import Daemon
+
     return Daemon.connect(data_directory(place))
 
 
-def daemon_at(path: str) -> Daemon:
+def daemon_at(path: str) -> "Daemon":
     """Connect to the daemon that serves a data directory or a mount point.
 
     Raises:
@@ -75,7 +77,7 @@ def daemon_at(path: str) -> Daemon:
 
 def act(
     place: Place,
-    ask: Callable[[Daemon], T],
+    ask: "Callable[[Daemon], T]",
     do: "Callable[[LogStore], T]",
     progress: "Progress | None" = None,
     *,
@@ -114,7 +116,7 @@ def act(
 
 
 def act_patiently(
-    place: Place, ask: Callable[[Daemon], T], do: "Callable[[LogStore], T]", *, is_durable: bool
+    place: Place, ask: "Callable[[Daemon], T]", do: "Callable[[LogStore], T]", *, is_durable: bool
 ) -> T:
     """Act as ``act`` does, and retry; the action may be repeated.
 
@@ -133,7 +135,7 @@ def act_patiently(
 
 
 def _asked(
-    place: Place, ask: Callable[[Daemon], T], through: Callable[[str], T] | None
+    place: Place, ask: "Callable[[Daemon], T]", through: Callable[[str], T] | None
 ) -> tuple[T] | None:
     try:
         daemon = daemon_of(place)

@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
-from pathlib import Path
 from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
@@ -41,7 +40,6 @@ _IGNORED_IN_EMPTY = frozenset({names.LOCK_FILE, "lost+found"})
 _DAEMON_VERSION = 1
 PATIENCE_S = 60.0
 """How long a process waits for a daemon that is being restarted, or for the lock."""
-_MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 class DirectoryKind(Enum):
@@ -271,7 +269,7 @@ def is_served(data: str) -> bool:
 
 def _mount_points() -> set[str]:
     # The last of several mounts at one point is visible.
-    mounts = mountpoints.parse_mountinfo(_MOUNTINFO.read_text())
+    mounts = mountpoints.present_mounts()
     kinds = {mount.point: mount.kind for mount in mounts}
     return {point for point, kind in kinds.items() if kind == mountpoints.KIND}
 

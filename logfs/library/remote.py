@@ -30,11 +30,11 @@ from logfs.log.backup.copying import ChangedError
 from logfs.log.backup.restoring import restore_all
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
-from logfs.log.remote.catalog import catalog_of
 from logfs.log.remote.checking import ObjectProblem, check_objects
 from logfs.log.remote.directory import own_directory_id, read_remote_config, write_remote_config
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import STORE, PartitionPlace
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.log.tiering.orphans import find_orphans
@@ -132,7 +132,7 @@ def store_at(path: str) -> ObjectStore:
     """
     if is_url(path):
         place = locate(path)
-        from logfs.log.remote.bucket import bucket_of
+        from logfs.log.remote.of_disk import bucket_of
 
         bucket = bucket_of(bucket_disk(place.root))
         assert bucket is not None

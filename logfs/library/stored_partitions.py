@@ -16,7 +16,7 @@ from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
 from logfs.log.listing import list_partitions
-from logfs.log.remote.bucket import bucket_of
+from logfs.log.remote.of_disk import bucket_of
 from logfs.log.scanning.stored import StoredLog, read_bounds
 from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
-from logfs.disk.remote.s3 import is_store_url
+from logfs.disk.remote.urls import is_store_url
 from logfs.errors import BadSelectorError, InvalidConfigError, UnknownNameError
 from logfs.library.mounted_disk import reading_root
 from logfs.library.owner import data_directory

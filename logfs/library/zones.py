@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 
-from logfs.client import Daemon
 from logfs.errors import BadSelectorError, ControlError
 from logfs.library.places import Place, served_at
 from logfs.machine.host import LOCAL_ZONE
@@ -61,6 +60,8 @@ def _ask(place: Place, local: str) -> int | None:
         return _ask_mount(place.root, local)
     if place.is_remote:
         return None
+    from logfs.client import Daemon
+
     try:
         daemon = Daemon.connect(place.root)
     except PermissionError as error:

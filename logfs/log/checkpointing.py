@@ -10,7 +10,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.remote.bucket import bucket_of
+from logfs.log.remote.of_disk import bucket_of
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

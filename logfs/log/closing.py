@@ -20,7 +20,7 @@ Kafka's marker.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
@@ -28,9 +28,11 @@ from logfs.log import checkpoints, names
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.listing import list_partition
 from logfs.log.names import DirectoryState, FileKind, format_segment_file
-from logfs.log.partition import PartitionLog
 from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entries, encode_entry
 from logfs.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +54,7 @@ class LastStop(NamedTuple):
     note: ShutdownNote | None = None
 
 
-def fast_close(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
+def fast_close(disk: Disk, boot_id: str, logs: Sequence["PartitionLog"]) -> None:
     """Close the partitions of a store without a flush; no note if anything cannot be written."""
     try:
         noted = read_checkpoint(disk, names.RECOVERY_POINT_CHECKPOINT)

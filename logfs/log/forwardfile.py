@@ -172,7 +172,7 @@ class ForwardNotes:
             return []
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Slot:
     """What is known of a slot: the number of the last write, and its copies."""
 

@@ -1,18 +1,19 @@
 """What the log must know of the machine, given from outside: it reads no clock and no chance."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from zlib import crc32
 
 from logfs.disk.vfs import Disk
 from logfs.log.segments.segment import OPEN_SEGMENTS
+from logfs.records.checksum import crc32c
 
 
 def _no_clock() -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Host:
     """The machine a store runs on.
 
@@ -37,5 +38,5 @@ def cache_mark(host: Host, disk: Disk) -> bytes:
     Where the mount is not known they are others each time, which is always safe.
     """
     mount_id = disk.mount_id() or host.new_id().hex()
-    mark = hashlib.blake2b(f"{host.boot_id} {mount_id}".encode(), digest_size=8)
-    return mark.digest()
+    text = f"{host.boot_id} {mount_id}".encode()
+    return crc32(text).to_bytes(4, "big") + crc32c(text).to_bytes(4, "big")

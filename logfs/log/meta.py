@@ -2,18 +2,20 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from logfs.config import SealedCompression
 from logfs.disk.remote.chunkedfile import ChunkedPart
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.remote.treedisk import FoundFile
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.remote.bucket import Bucket, bucket_of
-from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.of_disk import bucket_of, catalog_of
 from logfs.log.remote.status import remote_as_json
 from logfs.log.writing.state import PartitionState
 from logfs.types import IsolationLevel, View
+
+if TYPE_CHECKING:
+    from logfs.log.remote.bucket import Bucket
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -133,7 +135,7 @@ def object_of(log: ReadableLog, name: str) -> str | None:
     return f"{url}/{part.key}" if isinstance(part, RemotePart) else None
 
 
-def _of_bucket(bucket: Bucket, log: ReadableLog) -> dict[str, object]:
+def _of_bucket(bucket: "Bucket", log: ReadableLog) -> dict[str, object]:
     """Return the facts about a log that is read from its store: it ends where the copies do."""
     facts = bucket.facts(log.directory)
     return {"remote": facts, "behind": {"complete_until": log.last_modified_ms}}

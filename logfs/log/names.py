@@ -140,16 +140,16 @@ _KINDS = {kind.value: kind for kind in FileKind}
 _SEGMENT_FILE_ENDS = {
     kind.value + suffix.value: (kind, suffix) for kind in FileKind for suffix in FileSuffix
 }
-_KAFKAS_OWN = re.compile(r".*\.(?:log|index|timeindex|txnindex|snapshot|cleaned|swap)")
+_KAFKAS_OWN = r".*\.(?:log|index|timeindex|txnindex|snapshot|cleaned|swap)"
 _DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
 )
-_CUT_FILE = re.compile(r"logfs\.([0-9]{20})\.([0-9]+)(?:\.([1-9][0-9]*))?\.cut")
-_UNFINISHED_FILE = re.compile(r"logfs\.([a-zA-Z0-9-]+)\.unfinished")
-_STAGED_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{32})\.staged")
-_LEDGER_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.ledger")
-_FORWARD_FILE = re.compile(r"logfs\.forward-[0-9a-f]{8}")
-_TOPIC_ID = re.compile(r"[a-zA-Z0-9_-]{22}")
+_CUT_FILE = r"logfs\.([0-9]{20})\.([0-9]+)(?:\.([1-9][0-9]*))?\.cut"
+_UNFINISHED_FILE = r"logfs\.([a-zA-Z0-9-]+)\.unfinished"
+_STAGED_FILE = r"logfs\.([0-9a-f]{32})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{32})\.staged"
+_LEDGER_FILE = r"logfs\.([0-9a-f]{32})\.ledger"
+_FORWARD_FILE = r"logfs\.forward-[0-9a-f]{8}"
+_TOPIC_ID = r"[a-zA-Z0-9_-]{22}"
 
 
 def format_segment_file(
@@ -234,7 +234,7 @@ def stops_kafka(name: str) -> bool:
 
     Source: Kafka LogFileUtils.offsetFromFile, SnapshotFile.
     """
-    return _KAFKAS_OWN.fullmatch(name) is not None and parse_segment_file(name) is None
+    return re.fullmatch(_KAFKAS_OWN, name) is not None and parse_segment_file(name) is None
 
 
 def format_partition_directory(topic_partition: TopicPartition) -> str:
@@ -275,14 +275,14 @@ def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
 def format_unfinished_file(writer_id: str) -> str:
     """Name the file that keeps an unfinished line; ``writer_id`` is of ``[a-zA-Z0-9-]``."""
     name = f"{_OWN_PREFIX}{writer_id}{_UNFINISHED}"
-    if _UNFINISHED_FILE.fullmatch(name) is None:
+    if re.fullmatch(_UNFINISHED_FILE, name) is None:
         raise ValueError(f"{writer_id!r} cannot be part of a file name")
     return name
 
 
 def parse_unfinished_file(name: str) -> str | None:
     """Return the writer id in the name of a file of an unfinished line; None for other names."""
-    match = _UNFINISHED_FILE.fullmatch(name)
+    match = re.fullmatch(_UNFINISHED_FILE, name)
     return match[1] if match else None
 
 
@@ -307,7 +307,7 @@ def unused_cut_file(
 
 def parse_cut_file(name: str) -> CutFileName | None:
     """Parse the name of a copy of a truncated tail; None for other names."""
-    match = _CUT_FILE.fullmatch(name)
+    match = re.fullmatch(_CUT_FILE, name)
     if match is None:
         return None
     return CutFileName(int(match[1]), int(match[2]), int(match[3] or 0))
@@ -316,14 +316,14 @@ def parse_cut_file(name: str) -> CutFileName | None:
 def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
     """Name a file of staged records; ``query_key`` is 16 bytes that mean the query."""
     name = f"{_OWN_PREFIX}{query_key.hex()}.{batch}.{unique_id.hex()}{_STAGED}"
-    if _STAGED_FILE.fullmatch(name) is None:
+    if re.fullmatch(_STAGED_FILE, name) is None:
         raise ValueError(f"{name!r} cannot be the name of a staged file")
     return name
 
 
 def parse_staged_file(name: str) -> StagedFileName | None:
     """Parse the name of a file of records that wait to be published; None for other names."""
-    match = _STAGED_FILE.fullmatch(name)
+    match = re.fullmatch(_STAGED_FILE, name)
     if match is None:
         return None
     return StagedFileName(bytes.fromhex(match[1]), int(match[2]), bytes.fromhex(match[3]))
@@ -336,7 +336,7 @@ def format_ledger_file(query_key: bytes) -> str:
 
 def is_ledger_file(name: str) -> bool:
     """Tell whether a file in the root says what of a query was published."""
-    return _LEDGER_FILE.fullmatch(name) is not None
+    return re.fullmatch(_LEDGER_FILE, name) is not None
 
 
 def format_forward_file(destination: int) -> str:
@@ -346,7 +346,7 @@ def format_forward_file(destination: int) -> str:
 
 def is_forward_note(name: str) -> bool:
     """Tell whether a file says how far a partition was forwarded."""
-    return _FORWARD_FILE.fullmatch(name) is not None
+    return re.fullmatch(_FORWARD_FILE, name) is not None
 
 
 def is_forward_file(name: str) -> bool:
@@ -361,7 +361,7 @@ def format_topic_id(topic_id: UUID) -> str:
 
 def parse_topic_id(text: str) -> UUID:
     """Read a topic id of 22 characters; ValueError for anything else."""
-    if _TOPIC_ID.fullmatch(text) is None:
+    if re.fullmatch(_TOPIC_ID, text) is None:
         raise ValueError(f"{text!r} is not a topic id: 22 characters of base64 are expected")
     try:
         return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

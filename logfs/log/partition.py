@@ -8,6 +8,7 @@ beside appends, in threads of their own.
 """
 
 from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
 
 from logfs.config import TopicConfig
 from logfs.errors import OffsetOutOfRangeError
@@ -16,7 +17,7 @@ from logfs.log.losses import Loss, log_loss
 from logfs.log.mirrorfile import MirrorSource, remove_mirror, write_mirror
 from logfs.log.producers.state import LastRecord, ProducerState
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.remote.catalog import TieredPartition, catalog_of
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.segments.segment import Segment, sync_indexes
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing._end import PartitionLock
@@ -29,6 +30,9 @@ from logfs.log.writing.segmentreplacement import SegmentReplacement
 from logfs.log.writing.state import PartitionState
 from logfs.log.writing.truncation import truncate
 from logfs.records.encoded import EncodeOptions
+
+if TYPE_CHECKING:
+    from logfs.log.remote.catalog import TieredPartition
 
 
 class PartitionLog(ReadableLog):
@@ -138,7 +142,7 @@ class PartitionLog(ReadableLog):
         self.state.set_config(config)
 
     @property
-    def tier(self) -> TieredPartition | None:
+    def tier(self) -> "TieredPartition | None":
         """The segments that the object store has; None: it never had one."""
         return self.state.tier
 

@@ -43,8 +43,7 @@ from logfs.log.mirrorfile import MirrorSource
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
 from logfs.log.reading.address import parse_topic_name
-from logfs.log.remote.bucket import bucket_of
-from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.of_disk import bucket_of, catalog_of
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topiccreation import create_partitions, new_topic_id
 from logfs.log.topicdeletion import (

@@ -6,7 +6,6 @@ next start finds all partitions, or completes the rest, or removes what it finds
 
 import contextlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -79,6 +78,8 @@ def _for_each(call: Callable[[TopicPartition], T], wanted: Sequence[TopicPartiti
     """Call a function for each partition; for many of them in threads, which wait for fsyncs."""
     if len(wanted) < _MANY:
         return [call(one) for one in wanted]
+    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
+
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="creation") as pool:
         return list(pool.map(call, wanted))
 

@@ -39,7 +39,7 @@ from logfs.log.host import Host
 from logfs.log.lines.writer import has_unfinished
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.of_disk import catalog_of
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

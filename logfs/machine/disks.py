@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.disk.remote.s3 import is_store_url
+from logfs.disk.remote.urls import is_store_url
 from logfs.log.names import REMOTE
 
 if TYPE_CHECKING:  # most commands do not need these
@@ -70,7 +70,7 @@ def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
 
 def has_logs(url: str, place: "StorePlace | None" = None) -> bool:
     """Ask whether logs are directly below a URL."""
-    from logfs.log.remote.bucket import bucket_of
+    from logfs.log.remote.of_disk import bucket_of
 
     bucket = bucket_of(bucket_disk(url, place))
     return bucket is not None and bucket.is_store()

@@ -3,19 +3,17 @@
 import contextlib
 import itertools
 import os
-import platform
 import pwd
 import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
-from pathlib import Path
 
 from logfs.log.host import Host
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_MACHINE_ID = Path("/etc/machine-id")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_MACHINE_ID = "/etc/machine-id"
 _EPOCH = datetime(1970, 1, 1)
 _NO_TIME = timedelta(0)
 _DESCRIPTORS_A_SEGMENT = 8
@@ -23,7 +21,7 @@ _DESCRIPTORS_A_SEGMENT = 8
 _MOST_OPEN_SEGMENTS = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Clock:
     """The two clocks a mount needs; tests bring their own.
 
@@ -55,27 +53,28 @@ def current_host() -> Host:
     return Host(read_boot_id(), _new_id, open_segments, time.perf_counter)
 
 
-def read_boot_id(path: Path = _BOOT_ID) -> str:
+def read_boot_id(path: str = _BOOT_ID) -> str:
     """Return what changes with every start of the machine.
 
     Where it cannot be read (a unit with ``ProcSubset=pid``) it is another one each time: what was
     left on an unknown boot is taken for what another boot left, which is always safe.
     """
     try:
-        return path.read_text().strip()
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
     except OSError:
         return _new_id().hex()
 
 
-def machine_id(path: Path = _MACHINE_ID) -> str:
+def machine_id(path: str = _MACHINE_ID) -> str:
     """Return what tells this machine from others; where it has no such id, its name.
 
     Source: machine-id(5).
     """
-    with contextlib.suppress(OSError):
-        if found := path.read_text().strip():
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        if found := file.read().strip():
             return found
-    return platform.node()
+    return os.uname().nodename
 
 
 def raise_descriptor_limit() -> None:

@@ -4,20 +4,18 @@ Nothing here waits for a file system that does not answer: mounts are found in /
 of FUSE, at exactly the place in question, is looked at to see whether it is dead.
 """
 
-import ctypes
 import errno
 import os
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from logfs.errors import MountError
 
 SUBTYPE = "logfs"
 KIND = f"fuse.{SUBTYPE}"
-_MOUNTINFO = Path("/proc/self/mountinfo")
+_MOUNTINFO = "/proc/self/mountinfo"
 _UNKNOWN = ""
 _MAX_LINKS = 40
 """As many symbolic links as Linux follows."""
@@ -65,9 +63,15 @@ def parse_mountinfo(text: str) -> list[Mount]:
     return mounts
 
 
+def present_mounts() -> list[Mount]:
+    """Return the mounts of this process, in the order in which they were made."""
+    with open(_MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
+        return parse_mountinfo(file.read())
+
+
 def mount_at(point: str) -> Mount | None:
     """Return what is mounted at a path without symbolic links, the topmost if there are several."""
-    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    mounts = present_mounts()
     return next((mount for mount in reversed(mounts) if mount.point == point), None)
 
 
@@ -76,6 +80,8 @@ def resolve_point(path: str) -> str:
 
     ``os.path.realpath`` asks the mounted file system, which may not answer yet.
     """
+    from pathlib import Path  # slow to import
+
     found = Path.cwd() / path
     for _ in range(_MAX_LINKS):
         if found.name == "..":
@@ -99,6 +105,8 @@ def detach(point: str) -> None:
     if os.geteuid() != 0:
         take_away(point, lazy=True)  # fusermount3 does not ask it either
         return
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.umount2(os.fsencode(point), _MNT_DETACH):
         raise MountError(f"{point}: {os.strerror(ctypes.get_errno())}")
@@ -106,7 +114,7 @@ def detach(point: str) -> None:
 
 def mounts_in(point: str) -> list[str]:
     """Return what is mounted below a mount point."""
-    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    mounts = present_mounts()
     return sorted({mount.point for mount in mounts if mount.point.startswith(f"{point}/")})
 
 
@@ -115,11 +123,12 @@ def is_local(descriptor: int) -> bool:
 
     False if that cannot be found out.
     """
-    facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+        facts = file.read()
     found = re.search(r"^mnt_id:\s*(\d+)$", facts, re.MULTILINE)
     if found is None:
         return False
-    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    mounts = present_mounts()
     kind = next((mount.kind for mount in mounts if mount.id == int(found[1])), _UNKNOWN)
     return kind.partition(".")[0] not in _REMOTE
 
@@ -222,7 +231,7 @@ def check_paths(data: str, point: str) -> None:
         (data, point, "the mount point lies in the data directory"),
         (point, data, "the data directory lies in the mount point"),
     ):
-        if Path(inner).is_relative_to(outer):
+        if f"{inner}/".startswith(f"{outer.rstrip('/')}/"):
             raise MountError(f"{point}: {what} ({inner} in {outer})")
 
 

@@ -14,7 +14,7 @@ from logfs.records._native import RecordSearch
 
 _META = frozenset(b".^$*+?{[\\|()")
 _QUANTIFIERS = frozenset(b"*?{")
-_REPEAT = re.compile(rb"\{[0-9]*(,[0-9]*)?\}")
+_REPEAT = rb"\{[0-9]*(,[0-9]*)?\}"
 _ESCAPE = b"\\"
 
 
@@ -118,7 +118,7 @@ def _runs(pattern: bytes) -> list[bytes]:
         elif byte == b"[":
             width = _class_width(pattern, position)
         elif byte[0] in _QUANTIFIERS:
-            repeat = _REPEAT.match(pattern, position) if byte == b"{" else None
+            repeat = re.match(_REPEAT, pattern[position:]) if byte == b"{" else None
             width = len(repeat[0]) if repeat else 1
             del run[-1:]  # it may be missing
         elif byte[0] not in _META:

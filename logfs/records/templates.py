@@ -30,7 +30,7 @@ TEMPLATE_TABLE: tuple[tuple[str, str], ...] = (
 """Rows (letters, meaning)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TOKEN = re.compile(rb"%(.?)|\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
+_TOKEN = rb"(?s)%(.?)|\\(x[0-9a-fA-F]{2}|.?)"
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\"}
 
 
@@ -41,7 +41,7 @@ class RecordTemplate:
         self._pieces: list[Piece] = []
         self._ends_line = False
         position = 0
-        for token in _TOKEN.finditer(text):
+        for token in re.finditer(_TOKEN, text):
             self._add(text[position : token.start()])
             position = token.end()
             letter, escape = token.groups()

@@ -42,31 +42,31 @@ def test_a_directory_that_is_not_there_has_none(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def no_sysfs(tmp_path: Path) -> Path:
-    return tmp_path / "sys"
+def no_sysfs(tmp_path: Path) -> str:
+    return str(tmp_path / "sys")
 
 
-def mountinfo(tmp_path: Path, kind: str) -> Path:
+def mountinfo(tmp_path: Path, kind: str) -> str:
     number = os.stat(tmp_path).st_dev
     line = f"30 1 {os.major(number)}:{os.minor(number)} / / rw shared:1 - {kind} /dev/x rw\n"
     path = tmp_path / "mountinfo"
     path.write_text(line)
-    return path
+    return str(path)
 
 
-def test_without_sysfs_mounts_are_told_apart_by_their_ids(tmp_path: Path, no_sysfs: Path) -> None:
+def test_without_sysfs_mounts_are_told_apart_by_their_ids(tmp_path: Path, no_sysfs: str) -> None:
     found = mount_id(str(tmp_path), no_sysfs, mountinfo(tmp_path, "ext4"))
     assert found is None or " mount " in found
 
 
-def test_memory_is_as_good_as_the_page_cache(tmp_path: Path, no_sysfs: Path) -> None:
+def test_memory_is_as_good_as_the_page_cache(tmp_path: Path, no_sysfs: str) -> None:
     found = mount_id(str(tmp_path), no_sysfs, mountinfo(tmp_path, "tmpfs"))
     assert found is not None
     assert found.startswith("memory ")
 
 
 def test_what_the_kernel_cannot_tell_is_not_known(
-    tmp_path: Path, no_sysfs: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, no_sysfs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     assert mount_id(str(tmp_path), no_sysfs, mountinfo(tmp_path, "ext4")) is None

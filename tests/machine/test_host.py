@@ -8,4 +8,4 @@ def test_the_boot_is_the_same_each_time() -> None:
 
 
 def test_an_unknown_boot_is_another_each_time(tmp_path: Path) -> None:
-    assert read_boot_id(tmp_path / "none") != read_boot_id(tmp_path / "none")
+    assert read_boot_id(str(tmp_path / "none")) != read_boot_id(str(tmp_path / "none"))

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from logfs.disk.remote.objects import ChangedError, ObjectStore
-from logfs.disk.remote.s3 import StoreSettings, open_store, parse_store_url
+from logfs.disk.remote.s3 import StoreSettings, open_store
+from logfs.disk.remote.urls import parse_store_url
 from logfs.errors import InvalidConfigError
 from tests.mounting import ROOT
 from tests.remote.fakestore import FakeStore

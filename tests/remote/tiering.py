@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition, catalog_of
+from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import PartitionPlace
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_head
 from logfs.log.store import LogStore
 from logfs.log.tiering.owning import PartitionTiering

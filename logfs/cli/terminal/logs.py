@@ -6,14 +6,14 @@ a file of its own in the background; what its lines look like is in ``logformat`
 
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from logfs.cli import failures
 
-SYSLOG = Path("/dev/log")
+SYSLOG = "/dev/log"
 FORMATS = ("auto", "text", "json", "journald")
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -66,11 +66,18 @@ def log_to_file(path: str, form: str = "auto") -> None:
     _log_to(handler, "text" if form == "auto" else form)
 
 
+def _mode_of(path: str) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return 0
+
+
 def log_to_syslog(form: str = "auto") -> None:
     """Log to the system's log; without one (in many containers) the log is lost, with a warning."""
     from logging.handlers import SysLogHandler
 
-    if not SYSLOG.is_socket():
+    if not stat.S_ISSOCK(_mode_of(SYSLOG)):
         failures.warn(f"there is no syslog here ({SYSLOG}): without --log-file nothing is logged")
         _log_to(logging.NullHandler(), "text")
         return

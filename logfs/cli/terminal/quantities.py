@@ -8,7 +8,7 @@ import re
 
 import click
 
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_NUMBER = r"(?a)([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([A-Za-z]*)"
 _PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _MOST = 1e18
@@ -26,7 +26,7 @@ def size(text: str) -> float:
 
 def duration(text: str) -> float:
     """Read seconds: ``90s``, ``15m``, ``1h``, ``7d``."""
-    match = _NUMBER.fullmatch(text.strip())
+    match = re.fullmatch(_NUMBER, text.strip())
     if match is None or match[2] not in _SECONDS:
         raise click.BadParameter(f"{text!r}: expected a duration as 90s, 15m, 1h or 7d")
     return _bounded(float(match[1]) * _SECONDS[match[2]], text)
@@ -74,14 +74,14 @@ def _bounded(amount: float, text: str) -> float:
 
 
 def _count(text: str) -> float | None:
-    match = _NUMBER.fullmatch(text.strip())
+    match = re.fullmatch(_NUMBER, text.strip())
     if match is None or match[2].lower() not in _PREFIXES:
         return None
     return float(match[1]) * 1000.0 ** _PREFIXES[match[2].lower()]
 
 
 def _size(text: str) -> float | None:
-    match = _NUMBER.fullmatch(text.strip())
+    match = re.fullmatch(_NUMBER, text.strip())
     if match is None:
         return None
     unit = match[2].lower()

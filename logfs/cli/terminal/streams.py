@@ -38,7 +38,10 @@ def prepare() -> None:
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         raw = _Stdout(_STDOUT, "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(raw), errors="surrogateescape", line_buffering=is_terminal
+            io.BufferedWriter(raw),
+            encoding=None if sys.stdout is None else sys.stdout.encoding,  # finding it takes long
+            errors="surrogateescape",
+            line_buffering=is_terminal,
         )
 
 

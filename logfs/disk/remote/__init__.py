@@ -2,6 +2,7 @@
 
     objects       what the rest needs of a store
     failures      the errors of the library obstore as those of ``objects``
+    urls          the addresses of stores
     s3            stores through obstore
     folder        a directory in the place of a store, to read only
     probing       refuses a store that ignores conditions

@@ -22,7 +22,6 @@ import errno
 import itertools
 import mmap
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -31,6 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from logfs.disk.remote.failures import NO_BUCKET, failure_of, reason_of
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
+from logfs.disk.remote.urls import StoreUrl, parse_store_url
 from logfs.disk.vfs import ReadableBuffer, check_size
 from logfs.errors import InvalidConfigError
 
@@ -49,7 +49,6 @@ _IDLE_CONNECTIONS = "64"
 _SPARE_S = 5
 """How long the memory of an upload is kept for the next one."""
 
-_URL = re.compile(r"(s3|gs|az)://([^/?#]+)(?:/([^?#]*))?")
 _PAGE = 1000
 """Objects of one answer to a list."""
 _NEEDS_EXTRA = (
@@ -76,45 +75,6 @@ class StoreSettings(NamedTuple):
     endpoint: str | None = None
     region: str | None = None
     timeout_s: float = 60.0
-
-
-class StoreUrl(NamedTuple):
-    """The parts of an address of a store.
-
-    Attributes:
-        scheme: "s3", "gs" or "az".
-        bucket: Bucket, or container.
-        prefix: Without "/" at either end; "" for the whole bucket.
-    """
-
-    scheme: str
-    bucket: str
-    prefix: str
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
-
-
-def parse_store_url(url: str) -> StoreUrl:
-    """Return the parts of an address such as ``s3://bucket/prefix``.
-
-    Raises:
-        InvalidConfigError: It is no address of a store.
-    """
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise InvalidConfigError(
-            f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://… or az://…)"
-        )
-    prefix = (found[3] or "").strip("/")
-    if "//" in prefix or {".", ".."} & set(prefix.split("/")):
-        raise InvalidConfigError(f"{url}: a prefix has no empty parts, and none named . or ..")
-    return StoreUrl(found[1], found[2], prefix)
-
-
-def is_store_url(text: str) -> bool:
-    """Return whether a text is meant as the address of a store, not as a path."""
-    return text.startswith(("s3://", "gs://", "az://"))
 
 
 def open_store(url: str, settings: StoreSettings) -> ObjectStore:

@@ -7,7 +7,7 @@ that are missing or were replaced, is acted on when two looks agree on it.
 
 import logging
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from logfs.errors import CorruptRecordError
 from logfs.log.following.files import FollowContext
@@ -19,13 +19,15 @@ from logfs.log.following.transactions import Transactions
 from logfs.log.following.watched import WatchedLog
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
-from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableState
 from logfs.log.segments.scan import Scan, fill_segment, pass_over, pass_over_unreadable
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.types import Positions
+
+if TYPE_CHECKING:
+    from logfs.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -326,7 +328,7 @@ class FollowedLog(WatchedLog):
         self.state.losses.add(loss)
 
 
-AnyLog: TypeAlias = PartitionLog | WatchedLog
+AnyLog: TypeAlias = "PartitionLog | WatchedLog"
 """A log of a mount: written by its daemon, or followed."""
 
 

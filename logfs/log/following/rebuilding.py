@@ -43,7 +43,7 @@ class Damage(NamedTuple):
     detail: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ViewRebuild:
     """A followed log while what readers see of it is rebuilt.
 
@@ -261,7 +261,7 @@ class ViewRebuild:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rewritten:
     """A segment that was rewritten, and the entries of its text index."""
 

@@ -17,7 +17,6 @@ from logfs.log import names
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
-from logfs.log.following.bucketlog import BucketSegments, follow_bucket
 from logfs.log.following.files import FollowContext, FollowedSegments
 from logfs.log.following.followed import AnyLog
 from logfs.log.following.loading import follow_partition
@@ -31,7 +30,7 @@ from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
 from logfs.log.reading.address import PartitionAddress
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.remote.bucket import bucket_of
+from logfs.log.remote.of_disk import bucket_of
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ class FollowedStore(Catalog[AnyLog]):
         super().__init__(disk, config, host, opened, read_only=True)
         self._bucket = bucket_of(disk)
         if self._bucket is not None:
+            from logfs.log.following.bucketlog import BucketSegments
+
             self._opened = BucketSegments(disk, host.open_segments)
         self._following = FollowContext(disk, host, opened, cache)
         self.parts = PartialLogs(self._following)
@@ -192,6 +193,8 @@ class FollowedStore(Catalog[AnyLog]):
         log: AnyLog
         try:
             if self._bucket is not None and self._bucket.head_files(topic_partition.directory):
+                from logfs.log.following.bucketlog import follow_bucket
+
                 followed = follow_bucket(self._bucket, self.disk, loading, topic_partition)
             else:
                 followed = follow_partition(self._following, loading, topic_partition)

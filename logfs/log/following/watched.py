@@ -4,12 +4,15 @@ import abc
 import contextlib
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from logfs.errors import DeletedError, LogfsError, ReadOnlyError
-from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableLog, ReadableState
 from logfs.log.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from logfs.log.partition import PartitionLog
 
 STEP_BYTES = 16 * 1024 * 1024
 """What one call of ``refresh`` reads at most, so that others have their turn."""
@@ -31,7 +34,7 @@ class WatchedLog(ReadableLog):
         self.is_caught_up = False
 
     @property
-    def writable(self) -> PartitionLog:
+    def writable(self) -> "PartitionLog":
         """The log to write to; there is none: always raise ReadOnlyError."""
         raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
 

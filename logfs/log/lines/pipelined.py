@@ -9,7 +9,6 @@ others append meanwhile is between two pieces.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 from logfs.disk.lines import lines_at
@@ -115,6 +114,8 @@ def _append_pieces(
     writer: EncodedWriter,
 ) -> Lines:
     relay = _Relay(log, read, size_bytes, writer)
+    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
+
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(relay.run)
         relay.run()

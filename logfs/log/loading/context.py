@@ -4,28 +4,31 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host, cache_mark
-from logfs.log.lines.notes import Resumption
-from logfs.log.lines.writer import LineWriter
 from logfs.log.loading.preloading import Preloaded, PreloadedPartition
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind, log_bases
 from logfs.log.quotas import TopicUsages
-from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.log.topics import effective_config
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
 
+if TYPE_CHECKING:
+    from logfs.log.lines.notes import Resumption
+    from logfs.log.lines.writer import LineWriter
+    from logfs.log.remote.catalog import TieredPartition
+
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LoadContext:
     """What the store knows before it loads a partition.
 
@@ -67,7 +70,7 @@ class LoadContext:
     publishing: frozenset[int] = frozenset()
     salvages: bool = False
     unflushed: Mapping[TopicPartition, TableEntry] | None = None
-    resumed: Resumption[LineWriter] | None = None
+    resumed: "Resumption[LineWriter] | None" = None
     leftovers: dict[TopicPartition, list[str]] = field(default_factory=dict)
     configs: dict[frozenset[tuple[str, str]], TopicConfig] = field(default_factory=dict)
     preloaded: Preloaded | None = None
@@ -86,7 +89,7 @@ class LoadContext:
         return config
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Loader:
     """The state of one partition while it is loaded.
 
@@ -129,7 +132,7 @@ class Loader:
     counters: LogCounters = field(default_factory=LogCounters)
     deferred: list[Callable[[], None]] | None = None
     scans_all: bool = False
-    tier: TieredPartition | None = None
+    tier: "TieredPartition | None" = None
     is_mirror: bool = False
 
     @contextlib.contextmanager

@@ -7,8 +7,8 @@ import contextlib
 import errno
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from logfs.config import TopicConfig
@@ -22,7 +22,6 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
-from logfs.log.lines.writer import adopt_unfinished
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.preloading import PreloadedPartition
@@ -33,7 +32,6 @@ from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, r
 from logfs.log.losses import LossFile
 from logfs.log.mirrorfile import read_mirror
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
-from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.scan import end_of_data
@@ -45,6 +43,9 @@ from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.state import PartitionState
 from logfs.types import Positions, TopicPartition
 
+if TYPE_CHECKING:
+    from logfs.log.partition import PartitionLog
+
 logger = logging.getLogger(__name__)
 
 _NO_GENERATION = bytes(16)
@@ -54,8 +55,10 @@ _SLOW_LOADS = 8
 """After so many partitions that took longer than that, threads load the others."""
 
 
-def load_partition(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+def load_partition(context: LoadContext, topic_partition: TopicPartition) -> "PartitionLog":
     """Load one partition; see ``load_state``."""
+    from logfs.log.partition import PartitionLog  # readers make another log of the state
+
     log = PartitionLog(load_state(context, topic_partition))
     if context.resumed is not None and not context.read_only:
         log.restore_deleted(context.resumed.deleted_in(log.directory), context.now_ms)
@@ -408,7 +411,7 @@ def _last_modified_ms(disk: Disk, active: Segment) -> int:
 
 def load_all(
     context: LoadContext, found: Iterable[TopicPartition], workers: int
-) -> Iterator[PartitionLog]:
+) -> "Iterator[PartitionLog]":
     """Load partitions, with threads if there is something to wait for.
 
     After a clean stop everything is normally in the page cache. Threads would then only take the
@@ -422,11 +425,13 @@ def load_all(
         started_s = context.host.clock_s()
         yield load_or_take_offline(context, topic_partition)
         slow += context.host.clock_s() - started_s > _SLOW_LOAD_S
+    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
+
     with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
         yield from pool.map(lambda tp: load_or_take_offline(context, tp), left)
 
 
-def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) -> "PartitionLog":
     """Load a partition and its unfinished lines; return an offline log if it cannot be loaded."""
     started_s = context.host.clock_s()
     try:
@@ -441,13 +446,15 @@ def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) 
         try:
             left = context.leftovers[topic_partition]
             lines = sorted(name for name in left if names.parse_unfinished_file(name))
+            from logfs.log.lines.writer import adopt_unfinished
+
             adopt_unfinished(log, context.now_ms, lines, context.resumed)
         except (LogfsError, OSError) as error:
             logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
     return log
 
 
-def _load_or_salvage(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+def _load_or_salvage(context: LoadContext, topic_partition: TopicPartition) -> "PartitionLog":
     """Load a partition; if the disk fails or has no room to recover it, only for reading.
 
     Nothing is written then. A later attempt finds the same files.
@@ -468,7 +475,7 @@ def _load_or_salvage(context: LoadContext, topic_partition: TopicPartition) -> P
         return log
 
 
-def _log_recovery(log: PartitionLog) -> None:
+def _log_recovery(log: "PartitionLog") -> None:
     """Log how much the recovery of a partition scanned, and how long it took."""
     found = log.counters
     logger.info(
@@ -484,7 +491,7 @@ def _log_recovery(log: PartitionLog) -> None:
 
 def offline_partition(
     context: LoadContext, topic_partition: TopicPartition, reason: Exception
-) -> PartitionLog:
+) -> "PartitionLog":
     """Return an empty, unreadable log for a partition that could not be loaded."""
     # For daemons' logs: a command reports it itself.
     logger.warning(
@@ -493,6 +500,8 @@ def offline_partition(
     directory, nothing = topic_partition.directory, Positions()
     segment = Segment(context.opened, directory, 0, nothing)
     snapshot = Snapshot((segment,), LogPoint(0, nothing), LogEnd(0, nothing, 0, -1))
+    from logfs.log.partition import PartitionLog
+
     return PartitionLog(
         PartitionState(
             disk=context.disk,

@@ -5,6 +5,7 @@ start sends no request, unless ``logfs.tiered`` is lost: it is rebuilt from the 
 """
 
 import logging
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from logfs.disk.remote.overlay import local_part
@@ -12,17 +13,18 @@ from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, RemoteStorageError
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.names import TIERED, FileKind, group_segment_files
-from logfs.log.remote.catalog import TieredPartition, catalog_of
-from logfs.log.remote.keys import PartitionPlace
-from logfs.log.remote.reading import read_entries, read_head
-from logfs.log.remote.status import RemoteStatus
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS
 from logfs.types import Positions
+
+if TYPE_CHECKING:
+    from logfs.log.remote.catalog import TieredPartition
+    from logfs.log.remote.status import RemoteStatus
 
 logger = logging.getLogger(__name__)
 
 
-def find_tiered(context: LoadContext, directory: str) -> TieredPartition | None:
+def find_tiered(context: LoadContext, directory: str) -> "TieredPartition | None":
     """Return the tiered segments of a partition directory; None if ``logfs.tiered`` has none.
 
     Raises:
@@ -48,10 +50,14 @@ def find_tiered(context: LoadContext, directory: str) -> TieredPartition | None:
         return None
 
 
-def remote_status(disk: Disk) -> RemoteStatus | None:
+def remote_status(disk: Disk) -> "RemoteStatus | None":
     """Return the status of a partition that was not looked at yet; None without a store."""
     catalog = catalog_of(disk)
-    return None if catalog is None else RemoteStatus(catalog.url)
+    if catalog is None:
+        return None
+    from logfs.log.remote.status import RemoteStatus
+
+    return RemoteStatus(catalog.url)
 
 
 def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:
@@ -70,6 +76,9 @@ def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:
     is_damaged = catalog.local.exists(f"{directory}/{TIERED}")
     if not is_damaged and not (loader.config.remote_storage_enable and _misses_segments(loader)):
         return False
+    from logfs.log.remote.keys import PartitionPlace
+    from logfs.log.remote.reading import read_entries, read_head
+
     place = PartitionPlace(loader.topic_partition, topic_id)
     store = catalog.store()
     found = read_head(store, place)

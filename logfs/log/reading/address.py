@@ -286,7 +286,7 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
     if word is not None:
         return word
     for pattern, parse in _FORMS:
-        match = pattern.fullmatch(text)
+        match = re.fullmatch(pattern, text)
         if match is not None:
             return parse(match, time_zone)
     raise _refusal(text, f"not a point in a log; {_POINTS}")
@@ -465,13 +465,13 @@ _UNITS_MS = {
 }
 _WORDS: dict[str, Point] = {"now": Now(), "earliest": Earliest(), "latest": Latest()}
 # [0-9] and not \d, which also takes the digits of other scripts.
-_FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], tzinfo], Point]], ...] = (
-    (re.compile(r"[0-9]+"), _parse_epoch_ms),
-    (re.compile(r"-([0-9]+)([A-Za-z]*)((?:[0-9]+[A-Za-z]+)*)"), _parse_duration),
-    (re.compile(r"(offset|byte)=(-?)([0-9]+)"), _parse_count),
-    (re.compile(r"group=([^/\0]+)"), lambda match, _time_zone: AtGroup(match[1])),
+_FORMS: tuple[tuple[str, Callable[[re.Match[str], tzinfo], Point]], ...] = (
+    (r"[0-9]+", _parse_epoch_ms),
+    (r"-([0-9]+)([A-Za-z]*)((?:[0-9]+[A-Za-z]+)*)", _parse_duration),
+    (r"(offset|byte)=(-?)([0-9]+)", _parse_count),
+    (r"group=([^/\0]+)", lambda match, _time_zone: AtGroup(match[1])),
     (
-        re.compile(
+        (
             r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
             r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,3}))?)?"
             r"(Z|[+-][0-9]{2}:[0-9]{2})?)?"

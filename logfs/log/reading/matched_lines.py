@@ -7,9 +7,8 @@ enough to search and native code can do it alone; the lines come in the order of
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_hint
@@ -20,6 +19,9 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import RecordSearch, matched_lines
 from logfs.records.compression import decompress
 from logfs.types import Closeable, IsolationLevel, View
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 _WINDOW_BYTES = 2 << 20
 _THREADS = 2
@@ -150,7 +152,7 @@ class LineReader(Closeable):
     def _take(self) -> bytes:
         """Return the lines of the first window."""
         window, found = self._ahead.popleft()
-        lines, at, self.offset = found.result() if isinstance(found, Future) else found
+        lines, at, self.offset = found if isinstance(found, tuple) else found.result()
         self._free.append(window)
         if at < window.stop:  # damage, or the end
             self._drop_ahead()
@@ -160,7 +162,7 @@ class LineReader(Closeable):
     def _drop_ahead(self) -> None:
         while self._ahead:
             window, found = self._ahead.popleft()
-            if isinstance(found, Future) and not found.cancel():
+            if not isinstance(found, tuple) and not found.cancel():
                 found.exception()  # waits
             self._free.append(window)
 
@@ -169,7 +171,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _new_threads(count: int) -> Executor:
+def _new_threads(count: int) -> "Executor":
     from concurrent.futures import ThreadPoolExecutor  # only here: it takes long to import
 
     return ThreadPoolExecutor(count)

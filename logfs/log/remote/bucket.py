@@ -18,8 +18,8 @@ from uuid import UUID
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import RemotePart
-from logfs.disk.remote.treedisk import Directory, FoundFile, MadeFile, TreeDisk
-from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
+from logfs.disk.remote.treedisk import Directory, FoundFile, MadeFile
+from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.checkpoints import format_clean_shutdown, format_offsets
@@ -41,12 +41,6 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_S = 30.0
 """Kafka's default of ``remote.log.manager.task.interval.ms``."""
-
-
-def bucket_of(disk: Disk) -> "Bucket | None":
-    """Return the bucket that a disk shows; None for any other disk."""
-    tree = disk.tree if isinstance(disk, TreeDisk) else None
-    return tree if isinstance(tree, Bucket) else None
 
 
 class Version(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from logfs.disk.remote.objects import ObjectStore
-from logfs.disk.remote.overlay import OverlayDisk, RemotePart
+from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
 from logfs.log import names
@@ -298,9 +298,3 @@ class DirectoryCatalog:
     def _local_bases(self, directory: str) -> set[int]:
         kinds, _ = names.group_segment_files(self.local.contents(directory).files)
         return {base for base, found in kinds.items() if FileKind.LOG in found}
-
-
-def catalog_of(disk: Disk) -> DirectoryCatalog | None:
-    """Return the catalog of the disk of a data directory; None if it has no store."""
-    catalog = disk.catalog if isinstance(disk, OverlayDisk) else None
-    return catalog if isinstance(catalog, DirectoryCatalog) else None

@@ -17,10 +17,11 @@ from logfs.disk.remote.objects import ObjectStore
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import TieredPartition, catalog_of
+from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import PartitionPlace
+from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_entries
 from logfs.log.remote.status import RemoteStatus, copy_lag
 from logfs.log.segments.snapshot import LogPoint

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL
@@ -28,8 +28,6 @@ from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.quotas import TopicUsage
 from logfs.log.reading.readable import ReadableState
-from logfs.log.remote.catalog import TieredPartition
-from logfs.log.remote.status import RemoteStatus
 from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
@@ -40,6 +38,10 @@ from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import PositionReservation
 from logfs.records.encoded import EncodeOptions
 from logfs.types import MAX_OFFSET, Positions
+
+if TYPE_CHECKING:
+    from logfs.log.remote.catalog import TieredPartition
+    from logfs.log.remote.status import RemoteStatus
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +132,7 @@ class _WrittenState:
         self.lock.unflushed_since_ms = since_ms
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PartitionState(_WrittenState, ReadableState):
     """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
 
@@ -168,8 +170,8 @@ class PartitionState(_WrittenState, ReadableState):
     unsynced_indexes: Segment | None = None
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
-    tier: TieredPartition | None = None
-    remote: RemoteStatus | None = None
+    tier: "TieredPartition | None" = None
+    remote: "RemoteStatus | None" = None
     usage: TopicUsage = field(default_factory=TopicUsage)
     lock: PartitionLock = field(init=False)
     end: NativeEnd | None = field(init=False, default=None)

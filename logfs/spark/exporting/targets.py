@@ -21,7 +21,7 @@ from typing import IO, Protocol
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.objects import ChangedError, ObjectStore
-from logfs.disk.remote.s3 import is_store_url
+from logfs.disk.remote.urls import is_store_url
 from logfs.errors import ExportError
 from logfs.machine.disks import open_objects
 from logfs.spark.exporting.spool import Spool, SpooledFile
