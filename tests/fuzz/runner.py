@@ -5,6 +5,7 @@ import hashlib
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -44,10 +45,10 @@ def main(arguments: list[str]) -> int:
 
 def _find_races(seed: int, seconds: float) -> bool:
     """Run the native thread with each sanitizer; True if one found something."""
-    for sanitizer in sanitizing.OF_THREADS:
-        done = sanitizing.run_threads(sanitizer, FOUND, seconds=round(seconds) + 1, seed=seed)
+    for name, sanitizer in product(sanitizing.THREADS, sanitizing.OF_THREADS):
+        done = sanitizing.run_threads(name, sanitizer, FOUND, seconds=round(seconds) + 1, seed=seed)
         said = (done.stdout + done.stderr).strip()
-        print(f"native thread, {sanitizer}: seed {seed}: {said}", flush=True)
+        print(f"native thread, {name}, {sanitizer}: seed {seed}: {said}", flush=True)
         if done.returncode != 0:
             return True
     return False

@@ -22,6 +22,9 @@ CURSOR = BUILT / "cursor"
 """The program of the target ``cursor``."""
 OF_THREADS = ("thread", "address,undefined")
 """The sanitizers with which the native thread runs, beside threads that play kernel and Python."""
+THREADS = ("serving", "reading")
+"""The programs in which it does so: ``serving.c``, ``reading.c``."""
+_PATIENCE_S = 300
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tsan")
 _FLAGS = (
     *("-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
@@ -80,16 +83,21 @@ _OF_THREADS = (
 
 
 def run_threads(
-    sanitizer: str, directory: Path, *, seconds: int, seed: int
+    name: str, sanitizer: str, directory: Path, *, seconds: int, seed: int
 ) -> "subprocess.CompletedProcess[str]":
-    """Build ``serving.c`` and the sources that it is about with a sanitizer, and run it."""
-    program = directory / "serving"
-    native, own = ROOT / "logfs/fs/native", Path(__file__).with_name("serving.c")
+    """Build a program of ``THREADS``, and what it is about, with a sanitizer, and run it."""
+    program = directory / name
+    native, own = ROOT / "logfs/fs/native", Path(__file__).with_name(f"{name}.c")
     command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
-    sources = [str(path) for path in (own, *(native / f"{name}.c" for name in _OF_THREADS))]
+    sources = [str(path) for path in (own, *(native / f"{one}.c" for one in _OF_THREADS))]
     subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)
     return subprocess.run(
-        [program, str(seconds), str(seed)], check=False, capture_output=True, text=True
+        [program, str(seconds), str(seed)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        timeout=seconds + _PATIENCE_S,
     )
 
 

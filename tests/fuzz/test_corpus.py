@@ -105,9 +105,12 @@ def test_the_ends_of_buffers_in_the_headers(tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", sanitizing.THREADS)
 @pytest.mark.parametrize("sanitizer", sanitizing.OF_THREADS)
-def test_the_native_thread_has_no_races_and_loses_no_line(sanitizer: str, tmp_path: Path) -> None:
-    done = sanitizing.run_threads(sanitizer, tmp_path, seconds=1, seed=1)
+def test_the_native_thread_has_no_races_and_loses_no_line(
+    name: str, sanitizer: str, tmp_path: Path
+) -> None:
+    done = sanitizing.run_threads(name, sanitizer, tmp_path, seconds=1, seed=1)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

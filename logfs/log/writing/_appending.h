@@ -222,10 +222,15 @@ static void partition_watch(log_partition *partition, int is_watched) {
     __atomic_store_n(&partition->is_watched, is_watched, __ATOMIC_SEQ_CST);
 }
 
+/* Note where the .log ends for readers, which take no mutex; -1: only Python knows that. */
+static void partition_show_position(log_partition *partition, int64_t position) {
+    __atomic_store_n(&partition->shown_position, position, __ATOMIC_SEQ_CST);
+}
+
 /* Python changes the partition: what threads know of it is of the past. */
 static void partition_change(log_partition *partition) {
     __atomic_add_fetch(&partition->changes, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&partition->shown_position, -1, __ATOMIC_SEQ_CST);
+    partition_show_position(partition, -1);
 }
 
 /* Show readers where the log ends. With the mutex. */
@@ -421,7 +426,7 @@ static int appending_append(
         __atomic_store_n(&partition->unflushed_since_ms, now_ms, __ATOMIC_RELAXED);
     }
     partition_show(partition->shown, &end->at);
-    __atomic_store_n(&partition->shown_position, end->at.file_position, __ATOMIC_SEQ_CST);
+    partition_show_position(partition, end->at.file_position);
     return 1;
 }
 

@@ -86,7 +86,6 @@ cdef extern from "_appending.h" nogil:
         int64_t cold
         log_end *end
         shown_end *shown
-        int64_t shown_position
         int64_t room_end
         append_bounds bounds
         int64_t clock_ms
@@ -115,6 +114,7 @@ cdef extern from "_appending.h" nogil:
         void (*done)(write_notes *, int64_t) noexcept nogil
     log_partition *partition_new(lf_encode *)
     void partition_change(log_partition *)
+    void partition_show_position(log_partition *, int64_t)
     int64_t partition_take_read(log_partition *)
     void partition_release(log_partition *)
     void partition_watch(log_partition *, bint)

@@ -125,7 +125,7 @@ cdef class PartitionLock:
         self.armed = end
         partition.end = &end.end
         partition.shown = &end.shown
-        partition.shown_position = end.end.at.file_position
+        partition_show_position(partition, end.end.at.file_position)
         partition.is_armed = 1
 
     def disarm(self):
@@ -133,7 +133,7 @@ cdef class PartitionLock:
         self.partition.is_armed = 0
         self.partition.end = NULL
         self.partition.shown = NULL
-        self.partition.shown_position = -1
+        partition_show_position(self.partition, -1)
         self.armed = None
 
     @property
