@@ -112,7 +112,7 @@ LOG_FLOORS = (
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
     {"packing", "directoryretention"},
-    {"topiccreation", "topicdeletion", "store"},
+    {"topiccreation", "topicdeletion", "topicchanges", "store"},
     {"tiering"},
     {
         "backup",

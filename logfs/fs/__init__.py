@@ -22,6 +22,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     followreads, fsyncs                reads that wait at the end of ``.follow``; fsyncs
     topics, tasks                      changes of topics; background tasks
     throttling, watching               writers that wait for a quota; counting for ``logfs top``
+    filereads                          reads, on the event loop or in a thread
     openfiles                          the open files of the mount
     storewaits, lookups                waits for an object store; look-ups, which never wait for it
     operations                         the requests of the kernel

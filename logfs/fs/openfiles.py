@@ -1,8 +1,7 @@
 """The open files of a mount: where each call on them runs, and in which order. No pyfuse3.
 
 A call takes its turn before its first await: in the queue of its partition's executor, or in the
-wait for earlier RELEASEs. See ``executor``. ``read`` on the loop renders into one buffer that all
-files share, so its result is valid until the next await.
+wait for earlier RELEASEs. See ``executor``. How a file is read is in ``filereads``.
 """
 
 import contextlib
@@ -12,22 +11,13 @@ from functools import partial
 
 import trio
 
-from logfs.disk.remote.waiting import WouldWaitError
-from logfs.errors import CorruptRecordError, LogfsError
+from logfs.errors import LogfsError
 from logfs.fs.ahead import Windows
-from logfs.fs.errnos import RefusedError, StaleError
-from logfs.fs.executor import READ_THREADS
+from logfs.fs.errnos import StaleError
+from logfs.fs.filereads import FileReads
 from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
-from logfs.fs.handles import (
-    FileHandle,
-    FileReader,
-    HandleTable,
-    check_whole,
-    enter,
-    leave,
-    read_blocking,
-)
+from logfs.fs.handles import FileHandle, HandleTable, enter, leave
 from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
@@ -36,7 +26,6 @@ from logfs.fs.nativewrites import NativeWrites
 from logfs.fs.nodes import (
     FileNode,
     FollowNode,
-    MergedNode,
     MetaNode,
     Node,
     PendingNode,
@@ -60,8 +49,6 @@ from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
 
-MAX_READ_BYTES = 1024 * 1024
-"""The largest read that the kernel sends."""
 _NEXT_STEP_S = 0.01
 _RESTORED = 16
 """How many files are restored without a pause."""
@@ -130,10 +117,9 @@ class OpenFiles:
         self._quotas = quotas
         self.writers: dict[int, LineWriter] = {}
         self._files = HandleTable(self._restore)
-        self._buffer = memoryview(bytearray(MAX_READ_BYTES))
+        self._reads = FileReads(tasks, clock)
         self._windows = Windows(clock.monotonic_s)
         self.buffers = Buffers()
-        self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
         self.native = NativeWrites(hooks, opens=not syncs)
         self.native.allow(quotas.unlimited_users)
@@ -293,18 +279,7 @@ class OpenFiles:
         Raises:
             CorruptRecordError: The record there does not decode.
         """
-        file = self._files[number]
-        if isinstance(file.node, FollowNode):
-            return await self._follow_reads.read(
-                file, offset, size, self._read_unchanged, self._read_what_came
-            )
-        while True:
-            was_behind = file.is_behind
-            data = await self._read_unchanged(file, offset, size)
-            # The end of the file is not known while later records have not been read.
-            if data is not None and (len(data) or not was_behind):
-                return data
-            await trio.sleep(_NEXT_STEP_S)
+        return await self._reads.read(self._files[number], offset, size)
 
     def follows(self, number: int) -> bool:
         """Return whether reads of a file wait for records."""
@@ -320,91 +295,6 @@ class OpenFiles:
         if not events and isinstance(file.reader, GrowingFile):
             file.reader.note_place()
         return events
-
-    async def _read_unchanged(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
-        """Read; None if another program is changing the bytes, and will be done soon."""
-        try:
-            data = await self._read(file, offset, size)
-        except CorruptRecordError as error:
-            if not await self._is_changing(file):
-                self._note_corrupt(file.damaged, error)
-                raise
-            await trio.sleep(_NEXT_STEP_S)
-            return None
-        if file.node.reads_log:
-            file.count_read(len(data))
-        return data
-
-    def _read_what_came(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
-        """Read; None if that takes an await, or if there is nothing to read."""
-        executor, reader = file.partition.executor, file.reader
-        if (
-            reader is None
-            or executor.is_slow
-            or executor.releasing is not None
-            or file.waiting is not None
-        ):
-            return None
-        try:
-            got = reader.read_into(self._buffer[:size], offset)
-        except (CorruptRecordError, WouldWaitError):
-            return None  # the handler examines it, where there is time
-        return self._buffer[:got] if got else None
-
-    async def _is_changing(self, file: FileHandle) -> bool:
-        """Whether another program has just cut the bytes that do not decode; then read again.
-
-        A deletion or replacement is accepted when two looks agree, so this may take a few reads.
-        """
-        log = file.damaged.log if isinstance(file.node, MergedNode) else file.log
-        if not log.is_followed:
-            return False
-        truncations = log.snapshot.truncations
-        await trio.to_thread.run_sync(log.refresh, self._now_ms())
-        return log.snapshot.truncations != truncations or log.is_settling
-
-    async def _read(self, file: FileHandle, offset: int, size: int) -> memoryview:
-        executor = file.partition.executor
-        if executor.releasing is not None:
-            await executor.releasing.wait()
-        while file.waiting is not None:
-            await file.waiting.wait()
-        reader = file.reader
-        if reader is None:
-            raise RefusedError("the file is open for appending only")
-        ahead, found = file.ahead, None
-        if ahead is not None:
-            with contextlib.suppress(WouldWaitError):
-                found = ahead.read(offset, size)
-            if found is not None and (len(found) == size or not reader.would_block):
-                return found
-        if executor.is_slow or size > MAX_READ_BYTES or found is not None:
-            data = await self._read_in_thread(file, reader, offset, size, found)
-        else:
-            data = await self._read_now(file, reader, offset, size)
-        if ahead is not None:
-            ahead.note(offset, size, len(data))
-        return data
-
-    async def _read_now(
-        self, file: FileHandle, reader: FileReader, offset: int, size: int
-    ) -> memoryview:
-        executor = file.partition.executor
-        started_s = self._monotonic_s()
-        try:
-            got = reader.read_into(self._buffer[:size], offset)
-            executor.note_duration(self._monotonic_s() - started_s)
-            if reader.would_block:
-                begin = None if file.is_cached else self._buffer[:got]
-                return await self._read_in_thread(file, reader, offset, size, begin)
-            if got < size and file.is_cached:
-                check_whole(file, reader, offset + got)
-        except WouldWaitError:
-            return await self._read_in_thread(file, reader, offset, size, None)
-        except CorruptRecordError:
-            executor.note_duration(self._monotonic_s() - started_s)
-            raise
-        return self._buffer[:got]
 
     def write_now(self, number: int, data: bytes, slot: int = NO_SLOT) -> int | None:
         """Append lines like ``write`` if that takes no await; it saves a coroutine for most writes.
@@ -523,41 +413,6 @@ class OpenFiles:
             except (LogfsError, OSError) as error:
                 logger.warning("at the end of an open file: %s", error)
 
-    async def _read_in_thread(
-        self,
-        file: FileHandle,
-        reader: FileReader,
-        offset: int,
-        size: int,
-        begin: memoryview | None,
-    ) -> memoryview:
-        """Read in a thread, which may wait for the disk, after the bytes read without waiting."""
-        done = file.waiting = trio.Event()
-        spare = self._spare
-        # New memory is made of zeros page by page, which takes as long as to read.
-        buffer = spare.pop() if spare else memoryview(bytearray(MAX_READ_BYTES))
-        if size > len(buffer):
-            buffer = memoryview(bytearray(size))
-        got = len(begin) if begin is not None else 0
-        if begin is not None:
-            buffer[:got] = begin
-        try:
-            try:
-                got += await file.partition.executor.read(
-                    read_blocking, reader, buffer[got:size], offset + got
-                )
-            except (CorruptRecordError, OSError):
-                if not got:
-                    raise  # else the next read, which begins there, says so
-            if got < size and file.is_cached:
-                check_whole(file, reader, offset + got)
-        finally:
-            file.waiting = None
-            done.set()
-            if len(spare) < READ_THREADS:
-                spare.append(buffer)  # taken again by another task, so after the next await
-        return buffer[:got]
-
     async def _look_at_cache(self, log: ReadableLog) -> None:
         """Measure for ``.meta`` how much of a log is in the page cache: not often, not for long."""
         now_ms, started_s = self._now_ms(), self._monotonic_s()
@@ -568,11 +423,6 @@ class OpenFiles:
             return self._monotonic_s() - started_s > LOOK_S
 
         await trio.to_thread.run_sync(log.look_at_cache, now_ms, is_over)
-
-    def _note_corrupt(self, partition: MountedPartition, error: CorruptRecordError) -> None:
-        """Record what a reader has found as a loss."""
-        partition.log.note_corrupt(error, self._now_ms())
-        self._upkeep.want_maintenance(partition)
 
     async def reload_if_offline(self, partition: MountedPartition) -> None:
         """Reload a partition that went offline, if none of its files is open."""

@@ -31,7 +31,8 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     publishing/    staged records get their offsets, exactly once
     closing        a close without a flush, and how the last owner stopped
     topiccreation, topicdeletion   the directories of topics that come and go
-    store          LogStore: a data directory with its lock
+    topicchanges   the topics of a directory that is written here: created, altered, deleted
+    store          LogStore: such a directory, from the lock to the clean stop
     tiering/       sealed segments go to an object store, their local files go
     following/     FollowedStore: a directory that another process writes
     backup/        copies of a data directory while its daemon runs
