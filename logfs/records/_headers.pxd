@@ -148,6 +148,19 @@ cdef extern from "_hash.h" nogil:
 cdef extern from "_find.h" nogil:
     const uint8_t *lf_find(const uint8_t *, size_t, const uint8_t *, size_t)
 
+cdef extern from "_pcre.h" nogil:
+    enum:
+        LF_PCRE_NO
+        LF_PCRE_YES
+        LF_PCRE_UNSURE
+    void *lf_pcre_begin()
+    void lf_pcre_end(void *)
+    int lf_pcre_find(const void *, void *, const uint8_t *, size_t)
+
+cdef extern from "_pcre.h":
+    void *lf_pcre_new(const uint8_t *, size_t)
+    void lf_pcre_free(void *)
+
 cdef extern from "_json.h" nogil:
     enum:
         LF_JSON_NO

@@ -39,6 +39,8 @@ cdef bint put_wanted(
 ) noexcept nogil:
     """Append the wanted records of a batch; False, and no change, if that needs Python."""
     cdef int64_t before = lines.n
+    cdef void *match = search.begin()
+    cdef bint is_done = False
     cdef int answer
     cdef Rec r
     while b.left > 0:
@@ -46,12 +48,14 @@ cdef bint put_wanted(
             break
         if not first <= r.offset < end:
             continue
-        answer = search.judge(&r)
+        answer = search.judge(&r, match)
         if answer == UNSURE or (answer == WANTED and not put_line(lines, view, &r)):
             break
     else:
-        if not has_trailing_bytes(b):
-            return True
+        is_done = not has_trailing_bytes(b)
+    lf_pcre_end(match)
+    if is_done:
+        return True
     lines.n = before
     return False
 

@@ -58,6 +58,8 @@ cdef class RecordSearch:
             is JSON with all of these members.
         confirm: Decides about a value where native code cannot: ``(value) -> wanted``.
         always_confirms: ``confirm`` decides about all values that the other arguments want.
+        expression: The value contains a match of it, as PCRE2 reads it; of no records with a null
+            value. Without PCRE2, and for a value that it cannot decide about, ``confirm`` decides.
 
     Attributes:
         is_native: ``confirm`` is called for hardly any value, so threads can search.
@@ -73,26 +75,35 @@ cdef class RecordSearch:
     cdef Py_ssize_t needle_count, key_count, header_count, probe_count, field_count
     cdef object confirm
     cdef bint always_confirms
+    cdef void *expression       # NULL: none
 
     def __init__(
-        self, needles=(), keys=(), headers=(), fields=(), confirm=None, always_confirms=False
+        self, needles=(), keys=(), headers=(), fields=(), confirm=None, always_confirms=False,
+        bytes expression=None,
     ):
         cdef tuple found = tuple(needles), known = tuple(keys), members = tuple(fields)
         cdef tuple pairs = tuple([text for pair in headers for text in pair])
         cdef tuple probes = found or known or ((pairs[1] or pairs[0],) if pairs else ())
         if self.kept is not None:
             raise TypeError("a search is made once")
-        if confirm is None and (members or always_confirms):
-            raise ValueError("fields need a function that confirms")
+        if confirm is None and (members or always_confirms or expression is not None):
+            raise ValueError("fields and expressions need a function that confirms")
         self.kept = (found, known, pairs, probes, members)
         self.needles, self.needle_count = needles_in(found), len(found)
         self.keys, self.key_count = needles_in(known), len(known)
         self.headers, self.header_count = needles_in(pairs), len(pairs) // 2
         self.probes, self.probe_count = needles_in(probes), len(probes)
         self.confirm, self.always_confirms = confirm, always_confirms
+        if expression is not None:
+            self.expression = lf_pcre_new(
+                <bytes_t>PyBytes_AS_STRING(expression), PyBytes_GET_SIZE(expression)
+            )
+            if self.expression == NULL:
+                self.always_confirms = True
         self.take_fields(members)
 
     def __dealloc__(self):
+        lf_pcre_free(self.expression)
         free(self.needles)
         free(self.keys)
         free(self.headers)
@@ -128,8 +139,16 @@ cdef class RecordSearch:
     cdef bint may_be_in(self, const Batch *b) noexcept nogil:
         return self.probe_count == 0 or has_any(b.p, b.end - b.p, self.probes, self.probe_count)
 
-    cdef int judge(self, const Rec *r) noexcept nogil:
-        """Say whether a record is wanted, as far as native code can."""
+    cdef void *begin(self) noexcept nogil:
+        """Return what one thread needs to judge, which ``lf_pcre_end`` frees."""
+        return NULL if self.expression == NULL else lf_pcre_begin()
+
+    cdef int judge(self, const Rec *r, void *match) noexcept nogil:
+        """Say whether a record is wanted, as far as native code can.
+
+        Args:
+            match: What ``begin`` has returned.
+        """
         cdef int answer = UNSURE if self.always_confirms else WANTED
         cdef int one
         cdef Py_ssize_t i
@@ -145,7 +164,7 @@ cdef class RecordSearch:
                 return LEFT_OUT
         if self.header_count and not self.has_headers(r):
             return LEFT_OUT
-        if r.value.n < 0 and (self.field_count or self.always_confirms):
+        if r.value.n < 0 and (self.field_count or self.always_confirms or self.expression != NULL):
             return LEFT_OUT
         for i in range(self.field_count):
             one = lf_json_has(r.value.p, r.value.n, &self.fields[i])
@@ -153,11 +172,19 @@ cdef class RecordSearch:
                 return LEFT_OUT
             if one == UNSURE:
                 answer = UNSURE
+        if self.expression != NULL:
+            one = lf_pcre_find(self.expression, match, r.value.p, r.value.n)
+            if one == LF_PCRE_NO:
+                return LEFT_OUT
+            if one == LF_PCRE_UNSURE:
+                answer = UNSURE
         return answer
 
     cdef bint takes(self, const Rec *r) except -1:
         """Decide whether a record is wanted."""
-        cdef int answer = self.judge(r)
+        cdef void *match = self.begin()
+        cdef int answer = self.judge(r, match)
+        lf_pcre_end(match)
         if answer != UNSURE:
             return answer == WANTED
         return bool(self.confirm(PyBytes_FromStringAndSize(<const char *>r.value.p, r.value.n)))

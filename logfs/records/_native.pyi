@@ -51,6 +51,7 @@ class RecordSearch:
         fields: Iterable[tuple[tuple[bytes, ...], bytes]] = (),
         confirm: Callable[[bytes], object] | None = None,
         always_confirms: bool = False,
+        expression: bytes | None = None,
     ) -> None: ...
     @property
     def is_native(self) -> bool: ...

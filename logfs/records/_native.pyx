@@ -32,8 +32,9 @@ each uses only parts above it in this table:
     _rows             RowEncoder                          Arrow columns to batches
 
 The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text, ``_plain.h``
-plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_json.h`` members,
-``_logend.h`` the end of a segment. ``layout`` and ``legacy`` describe the formats of batches.
+plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_pcre.h`` regular
+expressions, ``_json.h`` members, ``_logend.h`` the end of a segment. ``layout`` and ``legacy``
+describe the formats of batches.
 
 Renderings of one record, each ended by one LF:
 

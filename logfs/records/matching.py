@@ -1,8 +1,9 @@
 """Which records a query wants: by value, key, header and fields of JSON. Pure.
 
 ``search_for`` makes a search of conditions. Native code leaves out nearly all other records, by the
-bytes that a wanted record must contain, and reads the fields of JSON. Python decides about the
-rest: regular expressions, and JSON in which those bytes do not say what it is.
+bytes that a wanted record must contain, reads the fields of JSON, and searches for regular
+expressions as ``expressions`` writes them. Python decides about the rest: other expressions, all
+where the library PCRE2 is missing, and JSON in which those bytes do not say what it is.
 """
 
 import json
@@ -11,10 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from logfs.records._native import RecordSearch
+from logfs.records.expressions import needles_of, pcre_of
 
 _META = frozenset(b".^$*+?{[\\|()")
-_QUANTIFIERS = frozenset(b"*?{")
-_REPEAT = rb"\{[0-9]*(,[0-9]*)?\}"
 _ESCAPE = b"\\"
 
 
@@ -50,8 +50,11 @@ def search_for(
     Raises:
         ValueError: A pattern is not a regular expression; the message names it.
     """
-    compiled = [_compiled(pattern, ignores_case) for pattern in patterns]
-    found = [] if ignores_case else [needles_of(pattern) for pattern in patterns]
+    flags = re.IGNORECASE if ignores_case else re.NOFLAG
+    compiled = [_compiled(pattern, flags) for pattern in patterns]
+    plain = [] if ignores_case else [_plain_needles(pattern) for pattern in patterns]
+    is_plain = bool(plain) and all(plain)
+    found = plain if is_plain else [needles_of(pattern, flags) for pattern in patterns]
     ranked: list[tuple[int, list[bytes]]] = []
     if found and all(found):
         group = [needle for needles in found for needle in needles]
@@ -60,9 +63,9 @@ def search_for(
     ranked += [(len(field.text), _needles_of_field(field)) for field in fields if field.text]
     # The group whose shortest needle is the longest leaves out most.
     _, needles = max(ranked, key=lambda one: one[0], default=(0, []))
-    is_plain = not ignores_case and all(_is_plain(pattern) for pattern in patterns)
-    # One group is searched for. If fields have given it, Python searches for a plain pattern, too.
+    # One group is searched for. If fields have given it, an expression does it for the patterns.
     is_decided = not patterns or (is_plain and needles == ranked[0][1])
+    expression = None if is_decided else pcre_of(patterns, flags)
     native = [one for one in map(_native_field, fields) if one is not None]
 
     def confirm(value: bytes) -> bool:
@@ -79,77 +82,20 @@ def search_for(
         headers,
         native,
         compiled[0].search if len(compiled) == 1 and not fields else confirm,
-        not is_decided or len(native) < len(fields),
+        len(native) < len(fields) or (expression is None and not is_decided),
+        expression,
     )
 
 
-def needles_of(pattern: bytes) -> list[bytes]:
-    """Return byte strings of which each match of a regular expression contains at least one.
-
-    Returns:
-        None of them if no such bytes can be told, as for ``[0-9]+``.
-    """
-    if _META.isdisjoint(pattern):
-        return [pattern] if pattern else []
+def _plain_needles(pattern: bytes) -> list[bytes]:
+    """Return the texts of which one is to be there; none if a pattern is more than texts."""
     parts = pattern.split(b"|")
-    if len(parts) > 1 and all(part and _META.isdisjoint(part) for part in parts):
-        return parts
-    if b"|" in pattern or b"(" in pattern:
-        return []
-    longest = max(_runs(pattern), key=len, default=b"")
-    return [longest] if longest else []
+    return parts if all(part and _META.isdisjoint(part) for part in parts) else []
 
 
-def _runs(pattern: bytes) -> list[bytes]:
-    """Return the runs of literal bytes of a regular expression without groups or alternatives."""
-    runs, run, position = [], bytearray(), 0
-    while position < len(pattern):
-        byte = pattern[position : position + 1]
-        width = 1
-        is_end = True
-        if byte == _ESCAPE:
-            escaped = pattern[position + 1 : position + 2]
-            width = 2
-            if escaped and not escaped.isalnum():
-                run += escaped
-                is_end = False
-            elif not escaped or escaped in b"xuUN0123456789":
-                return []  # more bytes belong to it
-        elif byte == b"[":
-            width = _class_width(pattern, position)
-        elif byte[0] in _QUANTIFIERS:
-            repeat = re.match(_REPEAT, pattern[position:]) if byte == b"{" else None
-            width = len(repeat[0]) if repeat else 1
-            del run[-1:]  # it may be missing
-        elif byte[0] not in _META:
-            run += byte
-            is_end = False
-        if is_end:
-            runs.append(bytes(run))
-            run.clear()
-        position += width
-    return [*runs, bytes(run)]
-
-
-def _class_width(pattern: bytes, position: int) -> int:
-    """Return how long a class of characters is; up to the end of the pattern if in doubt."""
-    body = position + 1
-    if pattern[body : body + 1] == b"^":
-        body += 1
-    end = pattern.find(b"]", body + 1)  # a bracket that comes first is one of the characters
-    is_certain = end >= 0 and _ESCAPE not in pattern[body:end]
-    return (end + 1 if is_certain else len(pattern)) - position
-
-
-def _is_plain(pattern: bytes) -> bool:
-    """Return whether containing one of its needles is to match a regular expression."""
-    found = needles_of(pattern)
-    return bool(found) and b"|".join(found) == pattern
-
-
-def _compiled(pattern: bytes, ignores_case: bool) -> re.Pattern[bytes]:
+def _compiled(pattern: bytes, flags: re.RegexFlag) -> re.Pattern[bytes]:
     try:
-        return re.compile(pattern, re.IGNORECASE if ignores_case else re.NOFLAG)
+        return re.compile(pattern, flags)
     except (re.error, RecursionError, OverflowError) as error:
         text = pattern.decode(errors="backslashreplace")
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None

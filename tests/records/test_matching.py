@@ -12,51 +12,9 @@ from logfs.records import matching
 from logfs.records._native import RecordSearch, decode_batches, matched_lines
 from logfs.records.batch import encode_batch
 from logfs.records.compression import decompress
-from logfs.records.matching import FieldValue, needles_of, search_for
+from logfs.records.matching import FieldValue, search_for
 from logfs.records.record import Record
 from logfs.types import View
-
-LITERALS = st.text("ab.", max_size=3).map(lambda text: re.escape(text))
-PIECES = r"""
-a* b+ ab? [ab] [^a] a{2} b{0,1} a{,2} . ^ $ \d \.
-(a|b) (?:ab)? a|b a*? b++ {a []a] [\]a] \x61 ab{1}c |
-"""
-PARTS = st.one_of(
-    LITERALS,
-    st.sampled_from(PIECES.split()),
-)
-PATTERNS = st.lists(PARTS, max_size=4).map("".join)
-
-
-@given(PATTERNS, st.text("ab.1{", max_size=8))
-def test_each_match_of_a_pattern_contains_one_of_its_needles(pattern: str, text: str) -> None:
-    try:
-        found = re.search(pattern.encode(), text.encode())
-    except re.error:
-        return
-    needles = needles_of(pattern.encode())
-    if found and needles:
-        assert any(needle in found[0] for needle in needles)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "needles"),
-    [
-        (b"refused", [b"refused"]),
-        (b"error|warn", [b"error", b"warn"]),
-        (rb"GET /orders/[0-9]+ 40\d", [b"GET /orders/"]),
-        (rb"^10\.0\.", [b"10.0."]),
-        (b"colou?r", [b"colo"]),
-        (b"(a|b)", []),
-        (b"[0-9]+", []),
-        (b"", []),
-    ],
-)
-def test_needles_are_the_longest_bytes_that_a_match_needs(
-    pattern: bytes, needles: list[bytes]
-) -> None:
-    assert needles_of(pattern) == needles
-
 
 VALUES = st.one_of(
     st.none(),
