@@ -257,8 +257,12 @@ class TailPrinter(Closeable):
         self._commit()
 
     def print_coming(self) -> None:
-        """Print new records until no partition is left, or the reader of the output ends."""
-        while self._followed and self._is_read():
+        """Print new records until no partition can come, or the reader of the output ends.
+
+        A PATH of all topics waits for the next topic; one of a topic ends with its last partition.
+        """
+        is_endless = any(selection.topic is None for selection in self._selections)
+        while (self._followed or is_endless) and self._is_read():
             self._find_new()
             self._has_more = False
             found: list[Printed] = []

@@ -236,6 +236,12 @@ class Following:
         assert select.select([self.process.stdout], [], [], PATIENCE_S)[0], "no line comes"
         return self.process.stdout.readline().rstrip(b"\n")
 
+    def error_line(self) -> bytes:
+        """Wait for the next line of its standard error."""
+        assert self.process.stderr is not None
+        assert select.select([self.process.stderr], [], [], PATIENCE_S)[0], "no error comes"
+        return self.process.stderr.readline().rstrip(b"\n")
+
     def end(self) -> tuple[int, bytes, bytes]:
         """Wait for its end; return its status, and what it has printed last."""
         out, err = self.process.communicate(timeout=PATIENCE_S)
@@ -276,6 +282,35 @@ def test_follow_ends_when_its_topic_is_deleted(data: Path) -> None:
         status, out, err = tail.end()
         assert (status, out) == (1, b"")
         assert err == b"logfs: orders/0: the topic has been deleted\n"
+
+
+def test_follow_of_a_directory_waits_for_the_next_topic(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with logfs.open_store(data) as store:
+        with following(data) as tail:  # no topic is there yet
+            store.create_topic("orders", 1)
+            store.partition("orders", 0).append(b"first")
+            assert tail.line() == b"first"
+            store.delete_topic("orders")
+            assert tail.error_line() == b"logfs: orders/0: the topic has been deleted"
+            store.create_topic("visits", 1)
+            store.partition("visits", 0).append(b"second")
+            assert tail.line() == b"second"
+
+
+def test_follow_of_a_directory_ends_when_the_directory_is_gone(data: Path) -> None:
+    with following("-n", "1", data) as tail:
+        assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
+        with logfs.open_store(data) as store:
+            store.delete_topic("orders")
+        assert [tail.error_line() for _ in range(2)] == [
+            b"logfs: orders/%d: the topic has been deleted" % number for number in (0, 1)
+        ]
+        data.rename(data.with_name("elsewhere"))
+        status, out, err = tail.end()
+        assert (status, out) == (1, b"")
+        assert err == b"logfs: %s: No such file or directory\n" % os.fsencode(data)
 
 
 def test_ctrl_c_ends_tail_quietly(data: Path) -> None:
