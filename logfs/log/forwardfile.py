@@ -47,7 +47,7 @@ _COPY_BYTES = 64
 _SLOT_BYTES = 2 * _COPY_BYTES
 _SLOT = struct.Struct(">qqqqqi")
 _CRC = struct.Struct(">I")
-
+_REMEDY = "Restore it, or remove it to let go of the records that it holds"
 
 _REPORTED: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("state", "error"), str),
@@ -88,8 +88,8 @@ class ForwardIdentity(NamedTuple):
 
     @property
     def destination(self) -> str:
-        """The destination as an address."""
-        return f"kafka://{self.bootstrap}/{self.topic}"
+        """The destination as an address; ``unknown`` if the file does not parse."""
+        return f"kafka://{self.bootstrap}/{self.topic}" if self.topic else "unknown"
 
 
 class ForwardPosition(NamedTuple):
@@ -109,6 +109,7 @@ class ForwardNote(NamedTuple):
         name: Of the file, without its directory.
         held_offset: Records from this offset on were not acknowledged yet, as far as is known.
         report: What the process said last; empty: nothing that can be read.
+        problem: Why the file does not parse, and what to do; empty: it does.
     """
 
     name: str
@@ -116,6 +117,7 @@ class ForwardNote(NamedTuple):
     held_offset: int
     acknowledged_ms: int
     report: Mapping[str, Any]
+    problem: str = ""
 
     def as_json(self, log_end_offset: int, oldest_ms: int | None) -> dict[str, object]:
         """Return what ``.meta`` shows.
@@ -308,7 +310,8 @@ def read_note(disk: Disk, directory: str, name: str) -> ForwardNote:
         report = _report(_block(file, _BLOCK_BYTES))
     except (CorruptCheckpointError, UnsupportedFormatError) as error:
         unknown = ForwardIdentity("", "", "", "", "", 0, -1, -1, 0)
-        return ForwardNote(name, unknown, 0, 0, {"state": FAILED, "error": str(error)})
+        problem = str(error)
+        return ForwardNote(name, unknown, 0, 0, {"state": FAILED, "error": problem}, problem)
     finally:
         file.close()
     offset = identity.first_offset if held is None else held.next_offset
@@ -370,9 +373,7 @@ def _identity(data: bytes, name: str) -> ForwardIdentity:
     row = _parsed(data)
     if row is None or "version" not in row:
         raise CorruptCheckpointError(
-            f"{name} does not parse: expected JSON with a version. Restore it, or remove it to let "
-            "go of the records that it holds",
-            name,
+            f"{name} does not parse: expected JSON with a version. {_REMEDY}", name
         )
     match row.pop("version"):
         case 1:
@@ -386,5 +387,7 @@ def _identity(data: bytes, name: str) -> ForwardIdentity:
             )
     types = ForwardIdentity.__annotations__
     if row.keys() != types.keys() or any(type(row[key]) is not types[key] for key in row):
-        raise CorruptCheckpointError(f"{name}: expected the fields of a forward", name)
+        raise CorruptCheckpointError(
+            f"{name} does not parse: expected the fields of a forward. {_REMEDY}", name
+        )
     return ForwardIdentity(**row)

@@ -28,6 +28,11 @@ def refuse_held(log: PartitionLog, offset: int) -> None:
     for note in read_notes(log.disk, log.directory):
         held = _held(snapshot, note)
         if held is not None and max(held, snapshot.start.offset) < offset:
+            if note.problem:
+                raise HeldError(
+                    f"{log.topic_partition}: it is not known what was forwarded: {note.problem}, "
+                    "or use --even-if-not-forwarded"
+                )
             raise HeldError(
                 f"{log.topic_partition}: offsets from {held} on were not forwarded to "
                 f"{note.identity.destination} yet: let 'logfs forward' finish, remove "

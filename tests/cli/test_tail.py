@@ -287,16 +287,15 @@ def test_follow_ends_when_its_topic_is_deleted(data: Path) -> None:
 def test_follow_of_a_directory_waits_for_the_next_topic(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    with logfs.open_store(data) as store:
-        with following(data) as tail:  # no topic is there yet
-            store.create_topic("orders", 1)
-            store.partition("orders", 0).append(b"first")
-            assert tail.line() == b"first"
-            store.delete_topic("orders")
-            assert tail.error_line() == b"logfs: orders/0: the topic has been deleted"
-            store.create_topic("visits", 1)
-            store.partition("visits", 0).append(b"second")
-            assert tail.line() == b"second"
+    with logfs.open_store(data) as store, following(data) as tail:  # no topic is there yet
+        store.create_topic("orders", 1)
+        store.partition("orders", 0).append(b"first")
+        assert tail.line() == b"first"
+        store.delete_topic("orders")
+        assert tail.error_line() == b"logfs: orders/0: the topic has been deleted"
+        store.create_topic("visits", 1)
+        store.partition("visits", 0).append(b"second")
+        assert tail.line() == b"second"
 
 
 def test_follow_of_a_directory_ends_when_the_directory_is_gone(data: Path) -> None:

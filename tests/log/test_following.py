@@ -296,6 +296,23 @@ def test_a_new_topic_is_there_once_it_has_a_segment_and_an_id(broker: FakeBroker
     assert follower.store.topics() == ["t", "u"]
 
 
+@pytest.mark.parametrize("skew_ms", [-1_000_000_000, 1_000_000_000])
+def test_a_topic_made_at_the_time_of_another_is_seen_with_any_clock_of_the_server(
+    broker: FakeBroker, skew_ms: int
+) -> None:
+    follower = Follower(broker.disk)
+    broker.disk.now_ms = follower.now_ms + skew_ms
+    FakeBroker(broker.disk, "u")
+    follower.store.look_around(follower.now_ms)
+    FakeBroker(broker.disk, "v")  # at the same time of the server
+    follower.store.look_around(follower.now_ms + 1000)
+    assert follower.store.topics() == ["t", "u", "v"]
+    follower.store.look_around(follower.now_ms + 2000)
+    broker.disk.counts.clear()
+    follower.store.look_around(follower.now_ms + 3000)
+    assert "list" not in broker.disk.counts
+
+
 def test_checkpoints_say_where_the_log_starts_and_how_far_it_is_replicated(
     broker: FakeBroker,
 ) -> None:

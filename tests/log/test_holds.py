@@ -107,6 +107,25 @@ def test_a_file_that_does_not_parse_holds_everything(data: bytes) -> None:
     assert bench.log.log_start_offset == 0
 
 
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"{", " does not parse: expected JSON with a version. Restore it, or remove it"),
+        (b'{"version": 1}', " does not parse: expected the fields of a forward. Restore it, or"),
+        (b'{"version": 9}', ": a version after 2, the last that this logfs reads: use a newer"),
+    ],
+)
+def test_trim_names_the_file_that_does_not_parse(data: bytes, what: str) -> None:
+    bench = a_log()
+    bench.put(NAME, data)
+    with pytest.raises(HeldError, match="or use --even-if-not-forwarded") as caught:
+        trim(bench.log, 9, bench.now_ms)
+    assert PATH + what in str(caught.value)
+    assert "kafka://" not in str(caught.value)
+    trim(bench.log, 9, bench.now_ms, even_if_held=True)
+    assert bench.log.log_start_offset == 9
+
+
 def test_a_report_that_is_torn_is_left_out() -> None:
     bench = a_log()
     file = forward_to(bench)

@@ -104,8 +104,8 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     Records of several partitions are merged by their timestamps; with -f new ones are printed as
     they come. Each starts with its partition, "orders/0: "; in .jsonl two more fields, topic and
-    partition, name it. New partitions of a topic are followed from their first record. With DATA new
-    topics are too: -f waits for the next one, also if there is none yet or all were deleted.
+    partition, name it. New partitions of a topic are followed from their first record. With DATA
+    new topics are too: -f waits for the next one, also if there is none yet or all were deleted.
 
     With --grep, --key, --header or --field only records are printed for which all of these options
     hold, and -n is the number of such records. --since prints the records from a point instead of

@@ -19,6 +19,7 @@ from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
 from logfs.log.following.files import FollowContext, FollowedSegments
 from logfs.log.following.followed import AnyLog
+from logfs.log.following.listing import RACY_MS
 from logfs.log.following.loading import follow_partition
 from logfs.log.following.partial import PartialLogs
 from logfs.log.following.watched import WatchedLog
@@ -72,7 +73,8 @@ class FollowedStore(Catalog[AnyLog]):
         self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}
         self._followed: dict[TopicPartition, WatchedLog] = {}
-        self._root_mtime_ms = -1
+        self._root_mtime_ms = self._root_changed_ms = -1
+        self._is_root_settled = False
         self._unfollowed: dict[TopicPartition, int] = {}
         self._checkpoints = WatchedCheckpoints(disk)
 
@@ -133,8 +135,15 @@ class FollowedStore(Catalog[AnyLog]):
         """Follow the topics that come and go, and the checkpoints. Cheap if nothing has changed."""
         mtime_ms = self.disk.stat("").mtime_ms
         if mtime_ms != self._root_mtime_ms:
+            is_old = self._root_mtime_ms < 0 and mtime_ms < now_ms - RACY_MS
+            self._root_mtime_ms, self._root_changed_ms = mtime_ms, now_ms
+            self._is_root_settled = False
             self._find_partitions(now_ms)
-            self._root_mtime_ms = mtime_ms if mtime_ms < now_ms - 100 else -1
+            self._is_root_settled = is_old
+        elif not self._is_root_settled:
+            # The clock of a file server may differ: our own tells how young the change is.
+            self._find_partitions(now_ms)
+            self._is_root_settled = abs(now_ms - self._root_changed_ms) > RACY_MS
         self._try_again(now_ms)
         if self._bucket is not None:
             return  # heads say it
