@@ -4,13 +4,38 @@ with Answers(bucket.endpoint) as answers:
     store = replace(bucket, endpoint=answers.endpoint).open()
     answers.next = [503, 503]        # the next two requests; then they are passed on
     answers.always = 403             # all requests, until it is None
+    answers.rule = lambda request: Reply(200, {}, b"<html>") if request.method == "PUT" else None
 """
 
 import http.client
 import threading
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 _CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
+
+
+class Request(NamedTuple):
+    """A request, for a rule: the method, the path with its query, the headers."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Reply(NamedTuple):
+    """An answer that the proxy gives itself."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def refusal(status: int, code: str) -> Reply:
+    """Return the answer of an S3 server that refuses a request."""
+    text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{code}</Message></Error>"
+    return Reply(status, {"Content-Type": "application/xml"}, text.encode())
 
 
 class Answers:
@@ -22,13 +47,15 @@ class Answers:
     Attributes:
         endpoint: Where clients connect.
         next: Statuses of the next requests.
-        always: Status of all other requests; None: they are passed on.
+        always: Status of all other requests; None: see ``rule``.
+        rule: Returns the answer to a request; None: it is passed on.
         count: The requests so far.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.next: list[int] = []
         self.always: int | None = None
+        self.rule: Callable[[Request], Reply | None] | None = None
         self.count = 0
         self._guard = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
@@ -45,11 +72,15 @@ class Answers:
         self._server.server_close()
         self._thread.join()
 
-    def take(self) -> int | None:
-        """Return the status of one request; None: it is passed on."""
+    def take(self, request: Request) -> Reply | None:
+        """Return the answer to one request; None: it is passed on."""
         with self._guard:
             self.count += 1
-            return self.next.pop(0) if self.next else self.always
+            status = self.next.pop(0) if self.next else self.always
+            rule = self.rule
+        if status is not None:
+            return refusal(status, _CODES.get(status, "Other"))
+        return None if rule is None else rule(request)
 
     def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
         answers, address = self, endpoint.removeprefix("http://")
@@ -59,10 +90,9 @@ class Answers:
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status = answers.take()
-                if status is not None:
-                    code = _CODES.get(status, "Other")
-                    self._reply(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
+                own = answers.take(Request(self.command, self.path, dict(self.headers.items())))
+                if own is not None:
+                    self._reply(*own)
                     return
                 connection = http.client.HTTPConnection(address)
                 connection.request(self.command, self.path, body, dict(self.headers.items()))
@@ -72,7 +102,7 @@ class Answers:
 
             do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815
 
-            def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            def _reply(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
                 self.send_response_only(status)
                 for name, value in headers.items():
                     if name.lower() not in {"transfer-encoding", "connection", "content-length"}:

@@ -2,6 +2,7 @@
 
     heads      changing heads: fencing, lost replies, spilled tables
     copying    a sealed segment becomes a tiered one
+    securing   before that: does the store still have what it is to have alone?
     dropping   its local files go (``local.retention.*``)
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
     uncopied   what retention deletes before it is copied

@@ -1,12 +1,15 @@
 """A sealed segment becomes a tiered one: its objects are put, the head names them, and the rows.
 
+A store may lose an object, or a swap of the head that it has confirmed. While the local files are
+there, the object is put again, and the head names the segment again.
+
 Only segments that cannot change any more are copied, the oldest first: sealed, durable, below the
 high watermark and the last stable offset. Nothing here takes the lock of the partition while the
 store is asked.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,7 +23,7 @@ from logfs.log.packing.packer import is_packing
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
 from logfs.log.remote.head import Head
-from logfs.log.remote.keys import PartitionPlace
+from logfs.log.remote.keys import INDEXES, PartitionPlace
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState
@@ -100,8 +103,7 @@ def put_segment(
     )
     parts = _index_parts(log, wanted, checksums[0].blocks)
     data = b"".join(parts)
-    pieces = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
-    store.put(place.indexes(base_offset, segment_id), _sent(pieces, throttle))
+    store.put(place.indexes(base_offset, segment_id), _sent(_pieces(data), throttle))
     return TieredEntry(
         segment.entry(SegmentState.SEALED),
         segment_id,
@@ -112,10 +114,53 @@ def put_segment(
     )
 
 
+def put_again(
+    writer: HeadWriter,
+    log: PartitionLog,
+    wanted: SegmentToCopy,
+    entry: TieredEntry,
+    missing: Collection[str],
+    throttle: Throttle,
+) -> None:
+    """Store objects of a tiered segment again, under the same keys and with the same bytes.
+
+    Args:
+        writer: Of the head.
+        log: The partition.
+        wanted: The segment, which has local files.
+        entry: Of the segment.
+        missing: The keys of those that the store does not have.
+        throttle: Called before bytes are sent.
+
+    Raises:
+        RemoteStorageError: The local files are not the ones that were copied.
+        OSError: The disk or the store failed.
+    """
+    disk, segment = local_part(log.disk), wanted.segment
+    store, place = writer.store, writer.place
+    checksums: list[Checksums] = []
+    for _ in _chunks(disk, segment, checksums):
+        pass
+    indexes = b"".join(_index_parts(log, wanted, checksums[0].blocks))
+    for key, is_same in (
+        (place.indexes(entry.base_offset, entry.segment_id), crc32c(indexes) == entry.indexes_crc),
+        (place.log(entry.base_offset, entry.segment_id), checksums[0].log == entry.log_crc),
+    ):
+        if key in missing and not is_same:
+            raise RemoteStorageError(
+                f"{store.url}/{key}: the object is gone, and cannot be made again of the local "
+                "files. They stay"
+            )
+        if key in missing and key.endswith(INDEXES):
+            store.put(key, _sent(_pieces(indexes), throttle))
+        elif key in missing:
+            store.put(key, _sent(_chunks(disk, segment, []), throttle))
+
+
 def commit(
     writer: HeadWriter, log: PartitionLog, copied: Sequence[TieredEntry]
 ) -> list[TieredEntry]:
-    """Let the head name segments whose objects are stored.
+    """Let the head name segments whose objects are stored, and noted ones that it has lost.
 
     Returns:
         The segments that it names; the log has dropped the others meanwhile.
@@ -134,10 +179,12 @@ def commit(
             head = replace(head, start=start_of(log))  # tiered storage was off for a while
         named.update((e.base_offset, e) for e in head.entries if e.base_offset in ours)
         done = head.next_offset or -1
+        noted = {} if log.tier is None else log.tier.entries
+        wanted = {e.base_offset: e for e in (*noted.values(), *copied)}
         added = [
             entry
-            for entry in copied
-            if entry.base_offset >= done and entry.next_offset > head.start.offset
+            for base_offset, entry in sorted(wanted.items())
+            if base_offset >= done and entry.next_offset > head.start.offset
         ]
         named.update((entry.base_offset, entry) for entry in added)
         if not added:
@@ -146,9 +193,10 @@ def commit(
         return replace(head, entries=(*head.entries, *added), leader_epochs=epochs)
 
     writer.change(add)
-    for base_offset, entry in named.items():
-        check_same(ours[base_offset], entry, f"{writer.store.url}/{writer.place.head}")
-    return list(named.values())
+    for base_offset, entry in ours.items():
+        if base_offset in named:
+            check_same(entry, named[base_offset], f"{writer.store.url}/{writer.place.head}")
+    return [named[base_offset] for base_offset in ours if base_offset in named]
 
 
 def check_same(local: TieredEntry, stored: TieredEntry, source: str) -> None:
@@ -220,6 +268,10 @@ def _sent(
     for chunk in chunks:
         throttle(len(chunk))
         yield chunk
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
 
 
 def _index_parts(log: PartitionLog, wanted: SegmentToCopy, blocks: bytes) -> list[bytes]:

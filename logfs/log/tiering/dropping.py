@@ -13,7 +13,7 @@ localRetentionSize, localRetentionMs.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
@@ -68,8 +68,15 @@ def plan_dropping(segments: Sequence[LocalSegment], config: TopicConfig, now_ms:
     return count
 
 
-def drop_local(log: PartitionLog, now_ms: int) -> Dropped:
+def drop_local(
+    log: PartitionLog, now_ms: int, secure: Callable[[Sequence[Segment]], object]
+) -> Dropped:
     """Drop the local files of a partition that local retention does not keep.
+
+    Args:
+        log: The partition.
+        now_ms: The clock.
+        secure: Called with segments before their files go; raises if the store lacks one.
 
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
@@ -77,6 +84,7 @@ def drop_local(log: PartitionLog, now_ms: int) -> Dropped:
     """
     count, size_bytes = 0, 0
     while part := local_segments_due(log, now_ms)[:SEGMENTS_AT_ONCE]:
+        secure(part)
         log.drop_local(part, now_ms)
         count += len(part)
         size_bytes += sum(segment.size_bytes for segment in part)

@@ -86,15 +86,15 @@ class HeadWriter:
             raise ValueError(f"{self._url}: not fenced yet")
         return self._head or self._read_again()
 
-    def confirm(self) -> None:
-        """Ask the store whether this writer still owns the head; only after ``fence``.
+    def confirm(self) -> Head:
+        """Read the head again and return it, if this writer owns it; only after ``fence``.
 
         Raises:
             FencedError: Another writer has fenced this one.
             OSError: The store failed.
         """
         self._head = None
-        self.head()
+        return self.head()
 
     @property
     def epoch(self) -> int:

@@ -24,6 +24,7 @@ from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_entries
 from logfs.log.remote.status import RemoteStatus, copy_lag
+from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState
 from logfs.log.tiering.copying import (
@@ -36,7 +37,7 @@ from logfs.log.tiering.copying import (
     segments_to_copy,
     start_of,
 )
-from logfs.log.tiering.dropping import Dropped, drop_local, local_segments_due
+from logfs.log.tiering.dropping import Dropped, drop_local
 from logfs.log.tiering.heads import FirstFacts, HeadWriter
 from logfs.log.tiering.removing import (
     DroppedSegments,
@@ -44,6 +45,7 @@ from logfs.log.tiering.removing import (
     delete_doomed,
     doom_dropped,
 )
+from logfs.log.tiering.securing import secure
 from logfs.log.tiering.uncopied import NearDeletion, near_deletion
 from logfs.log.topics import read_properties
 
@@ -51,6 +53,10 @@ logger = logging.getLogger(__name__)
 
 COPIED_AT_ONCE = 8
 """Segments after which the head is changed, so that an interruption repeats no more."""
+
+
+def _at_once(_: int) -> None:
+    """Send without a pause."""
 
 
 class PartitionTiering:
@@ -117,7 +123,7 @@ class PartitionTiering:
                     self.copy(throttle)
             finally:
                 if self._is_begun and self.problem is None:
-                    self.drop(now_ms)  # also on a full disk
+                    self.drop(now_ms, throttle)  # also on a full disk
         self.remove(now_ms)
 
     def _make_room(self) -> None:
@@ -190,21 +196,23 @@ class PartitionTiering:
                         count += self._commit(copied)
         return count
 
-    def drop(self, now_ms: int) -> Dropped:
+    def drop(self, now_ms: int, throttle: Throttle = _at_once) -> Dropped:
         """Drop local files that local retention does not keep; see ``drop_local``.
 
-        The store is asked first: another process may have taken over and removed the objects.
+        The store is asked first: another process may have taken over and removed the objects, or
+        objects were lost. Those are stored again.
 
         Raises:
             FencedError: Another process has taken over.
-            OSError: The store or the disk failed.
+            RemoteStorageError, OSError: The store or the disk failed; see ``secure``.
         """
         self.begin()
-        if not local_segments_due(self.log, now_ms):
-            return Dropped(0, 0)
+
+        def secured(segments: Sequence[Segment]) -> None:
+            self.status.copies += secure(self._writer, self.log, segments, throttle)
+
         with self._noting_problems():
-            self._writer.confirm()
-        dropped = drop_local(self.log, now_ms)
+            dropped = drop_local(self.log, now_ms, secured)
         self.status.dropped_segments += dropped.segments
         return dropped
 
@@ -298,8 +306,11 @@ class PartitionTiering:
                 "directory, whose segment table was lost. Nothing is copied or dropped any more"
             )
         named = {entry.base_offset: entry for entry in self._named(head)}
+        end = head.next_offset or -1
         for base_offset, row in tier.entries.items():
             stored = named.get(base_offset)
+            if stored is None and base_offset >= end and base_offset in tier.local:
+                continue  # the store has lost a change of the head; ``commit`` makes it again
             if stored != row and row.next_offset > head.start.offset:
                 raise DivergedError(
                     f"{source}: it does not name the segment at offset {base_offset} that was "

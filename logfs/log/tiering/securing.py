@@ -1,0 +1,99 @@
+"""Before local files go: the head names their segments, and the store has their objects.
+
+Objects can be lost: by a rule of the bucket, by another program, or because a proxy has answered a
+PUT in the place of the store. While the local files are there, nothing is lost.
+"""
+
+import itertools
+import logging
+from collections.abc import Sequence
+
+from logfs.errors import DivergedError, RemoteStorageError
+from logfs.log.partition import PartitionLog
+from logfs.log.remote.entries import TieredEntry
+from logfs.log.remote.head import Head
+from logfs.log.segments.segment import Segment
+from logfs.log.tiering.copying import SegmentToCopy, Throttle, commit, put_again
+from logfs.log.tiering.heads import HeadWriter
+
+logger = logging.getLogger(__name__)
+
+
+def secure(
+    writer: HeadWriter, log: PartitionLog, segments: Sequence[Segment], throttle: Throttle
+) -> int:
+    """See that the store has tiered segments whose local files are to go.
+
+    What it has lost is stored again, and named again by the head.
+
+    Returns:
+        The segments that were stored again.
+
+    Raises:
+        FencedError: Another process writes the partition to the store.
+        DivergedError: The head names other segments.
+        RemoteStorageError: An object is gone, and cannot be stored again.
+        OSError: The store or the disk failed.
+    """
+    tier = log.tier
+    rows = [] if tier is None else [tier.entries[segment.base_offset] for segment in segments]
+    _name_again(writer, log, writer.confirm(), rows)
+    following = _following(log)
+    count = 0
+    for segment, row in zip(segments, rows, strict=True):
+        missing = _missing(writer, row)
+        if missing:
+            wanted = SegmentToCopy(segment, following[segment.base_offset])
+            put_again(writer, log, wanted, row, missing, throttle)
+            if _missing(writer, row):
+                raise RemoteStorageError(
+                    f"{writer.store.url}/{missing[0]}: the store has confirmed this object, and "
+                    "does not have it. The local files stay"
+                )
+            count += 1
+    if count:
+        logger.warning(
+            "%s: the object store had lost objects of %d segments; they are stored again",
+            log.topic_partition, count,
+        )  # fmt: skip
+    return count
+
+
+def _name_again(
+    writer: HeadWriter, log: PartitionLog, head: Head, rows: Sequence[TieredEntry]
+) -> None:
+    """Let the head name the segments that it does not name any more."""
+    lost = [row for row in rows if not _is_named(head, row)]
+    if lost and len(commit(writer, log, lost)) < len(lost):
+        raise DivergedError(
+            f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
+            f"{lost[0].base_offset} that was copied. Nothing is copied or dropped any more"
+        )
+
+
+def _is_named(head: Head, row: TieredEntry) -> bool:
+    if any(t.first_offset <= row.base_offset < t.next_offset for t in head.tables):
+        return True
+    return row.next_offset <= head.start.offset or row in head.entries
+
+
+def _missing(writer: HeadWriter, row: TieredEntry) -> list[str]:
+    """Return the keys of objects of a segment that the store does not have in their size."""
+    place, missing = writer.place, []
+    for key, size in (
+        (place.log(row.base_offset, row.segment_id), row.size_bytes),
+        (place.indexes(row.base_offset, row.segment_id), sum(row.lengths)),
+    ):
+        try:
+            if writer.store.stat(key).size == size:
+                continue
+        except FileNotFoundError:
+            pass
+        missing.append(key)
+    return missing
+
+
+def _following(log: PartitionLog) -> dict[int, int]:
+    """Return for each segment the base offset of the one after it."""
+    bases = [segment.base_offset for segment in log.snapshot.segments]
+    return dict(itertools.pairwise(bases))
