@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from logfs.config import StoreConfig
+from logfs.disk.remote.objects import Listing
 from logfs.disk.remote.treedisk import TreeDisk
 from logfs.log.following.store import FollowedStore
 from logfs.log.host import Host
@@ -267,6 +268,36 @@ def test_a_store_that_fails_later_shows_what_was_known() -> None:
     origin.look(followed)
     log = followed.partition(*TP)
     assert log.log_end_offset == origin.tiered.entries[-1].next_offset
+
+
+@pytest.mark.expect_log("lacks this object, which is there")
+def test_a_list_that_lacks_what_is_there_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = Origin()
+    followed = origin.follow()
+    with monkeypatch.context() as patch:
+        patch.setattr(origin.store, "list_level", lambda _: Listing([], []))
+        origin.look(followed)
+        assert followed.topics() == ["t"]
+        assert_same(followed.partition(*TP), origin.log)
+    origin.write(200)
+    origin.tiered.copy()
+    origin.look(followed)
+    assert_same(followed.partition(*TP), origin.log)
+
+
+@pytest.mark.expect_log("it is not the head of a partition; what was known is shown")
+def test_a_page_in_the_place_of_a_known_head_changes_nothing() -> None:
+    origin = Origin()
+    followed = origin.follow()
+    key = origin.tiered.place.head
+    head, origin.store.objects[key] = origin.store.objects[key], b"<html>Please log in</html>"
+    origin.look(followed)
+    assert_same(followed.partition(*TP), origin.log)
+    origin.store.objects[key] = head
+    origin.write(200)
+    origin.tiered.copy()
+    origin.look(followed)
+    assert_same(followed.partition(*TP), origin.log)
 
 
 @pytest.mark.expect_log("could not be loaded")

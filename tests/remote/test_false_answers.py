@@ -1,13 +1,14 @@
 """A proxy answers in the place of the store with status 200: nothing is lost, and all goes on."""
 
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.mounting import Mount, wait_until
-from tests.remote.answers import Answers, Reply, Request
+from tests.remote.answers import Answers, Reply, Request, refusal
 from tests.remote.servers import Bucket
 from tests.remote.test_tiered_mount import append, make_topic, remote_of, text, tiered_mount
 
@@ -21,6 +22,38 @@ PORTAL = Reply(200, {"ETag": '"a"', "Last-Modified": MODIFIED}, b"<html>Please l
 def answers(bucket: Bucket) -> Iterator[Answers]:
     with Answers(bucket.endpoint) as proxy:
         yield proxy
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PORTAL,
+        Reply(200, {"Last-Modified": MODIFIED}, PORTAL.body),
+        Reply(200, {"ETag": '"a"', "Last-Modified": MODIFIED}, b""),
+        Reply(200, {}, refusal(200, "InternalError").body),
+        Reply(404, {}, b"<!DOCTYPE html><p>nothing here"),
+    ],
+    ids=["page", "page without etag", "empty", "error", "404"],
+)
+def test_an_answer_of_another_server_is_no_list_and_no_object(
+    bucket: Bucket, answers: Answers, reply: Reply
+) -> None:
+    bucket.open().put("a/b", [b"1234"])
+    store = replace(bucket, endpoint=answers.endpoint).open(timeout_s=1)
+    answers.rule = lambda _: reply
+    requests: tuple[Callable[[], object], ...] = (
+        lambda: store.list_level("a/"),
+        lambda: list(store.list_all("a/")),
+        lambda: store.get_range("a/b", 0, 2),
+    )
+    for request in requests:
+        with pytest.raises(OSError, match="is not that of an object store") as caught:
+            request()
+        assert caught.value.errno == errno.EIO
+    answers.rule = None
+    assert [stat.key for stat in store.list_level("a/").objects] == ["a/b"]
+    assert not store.list_level("b/").objects
+    assert not list(store.list_all("b/"))
 
 
 def local_logs(mount: Mount) -> list[Path]:

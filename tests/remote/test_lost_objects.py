@@ -1,14 +1,17 @@
 """Objects and changes that a store has lost: local files stay until the store has them again."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
+from logfs.disk.remote.objects import NoBucketError
 from logfs.disk.vfs import ReadableBuffer
-from logfs.errors import DivergedError, RemoteStorageError
+from logfs.errors import RemoteStorageError
 from tests.log.support import text_of
 from tests.remote.fakestore import FakeStore, etag_of
 from tests.remote.tiering import TIERED, TieredBench, no_throttle
+
+Lose = Callable[[TieredBench, bytes], bytes]
 
 
 class LyingStore(FakeStore):
@@ -148,15 +151,74 @@ def test_local_files_that_are_other_ones_by_now_are_not_stored() -> None:
     assert key not in bench.objects.objects
 
 
-@pytest.mark.expect_log("does not name the segment")
-def test_a_head_that_has_lost_segments_without_local_files_is_refused() -> None:
-    bench = TieredBench()
-    bench.fill(20)
+def older_head(bench: TieredBench, text: bytes) -> bytes:
+    """Put an older head in the place of the last one; returns the text of the log."""
     bench.tiering.copy(no_throttle)
     older = bench.objects.objects[bench.place.head]
-    bench.fill(20, first=20)
+    text += bench.fill(20, first=20)
     bench.tier_all()
     bench.objects.objects[bench.place.head] = older
     bench.restart()
-    with pytest.raises(DivergedError, match="does not name the segment"):
+    return text
+
+
+def no_head(bench: TieredBench, text: bytes) -> bytes:
+    """Remove the head under the process that owns it."""
+    bench.tier_all()
+    del bench.objects.objects[bench.place.head]
+    text += bench.fill(20, first=20)
+    with pytest.raises(RemoteStorageError, match="the head is gone"):
+        bench.tiering.copy(no_throttle)
+    return text
+
+
+def no_head_after_a_restart(bench: TieredBench, text: bytes) -> bytes:
+    """Remove the head, and start another process."""
+    bench.tier_all()
+    del bench.objects.objects[bench.place.head]
+    bench.restart()
+    return text
+
+
+LOSSES = [older_head, no_head, no_head_after_a_restart]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_head_that_was_lost_names_the_segments_again(lose: Lose) -> None:
+    bench = TieredBench()
+    text = lose(bench, bench.fill(20))
+    text += bench.fill(20, first=60)
+    check(bench, text)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_lost_head_does_not_name_what_is_gone_until_it_is_back(lose: Lose) -> None:
+    bench = TieredBench()
+    text = lose(bench, bench.fill(20))
+    row = list(bench.tier.entries.values())[-1]
+    key = bench.place.log(row.base_offset, row.segment_id)
+    data = bench.objects.objects.pop(key)
+    bench.fill(20, first=60)
+    for _ in range(2):
+        with pytest.raises(RemoteStorageError, match="its objects are gone"):
+            bench.tiering.copy(no_throttle)
+    bench.objects.objects[key] = data
+    bench.tiering.copy(no_throttle)
+    assert text_of(bench.log).startswith(text)
+
+
+def test_a_bucket_that_is_away_is_no_lost_head() -> None:
+    bench = TieredBench()
+    text = bench.fill(20)
+    bench.tier_all()
+    bench.restart()
+
+    def refuse(operation: str, key: str) -> None:
+        raise NoBucketError(f"s3://fake/logs/{key}")
+
+    bench.objects.before = refuse
+    with pytest.raises(NoBucketError):
         bench.tiering.begin()
+    bench.objects.before = None
+    text += bench.fill(20, first=20)
+    check(bench, text)

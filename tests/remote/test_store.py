@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.disk.remote.objects import ChangedError, ObjectStore
+from logfs.disk.remote.objects import ChangedError, NoBucketError, ObjectStore
 from logfs.disk.remote.s3 import StoreSettings, open_store
 from logfs.disk.remote.urls import parse_store_url
 from logfs.errors import InvalidConfigError
@@ -249,10 +249,10 @@ def test_a_list_has_more_than_one_answer_of_the_server(
 def test_a_missing_bucket_is_told(object_server: ObjectServer) -> None:
     missing = Bucket(object_server, "no-such-bucket", "logs", object_server.endpoint)
     store = missing.open()
-    with pytest.raises(FileNotFoundError, match="there is no such bucket"):
-        store.get("a", 10)
-    with pytest.raises(FileNotFoundError, match="there is no such bucket"):
-        store.list_level("")
+    for request in (lambda: store.get("a", 10), lambda: store.list_level("")):
+        with pytest.raises(NoBucketError, match="there is no such bucket") as caught:
+            request()
+        assert caught.value.errno == errno.ENOENT
 
 
 @pytest.mark.programs

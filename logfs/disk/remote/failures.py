@@ -8,10 +8,10 @@ import errno
 import re
 from typing import NamedTuple
 
-from logfs.disk.remote.objects import ChangedError
+from logfs.disk.remote.objects import ChangedError, NoBucketError
 
-NO_BUCKET = "there is no such bucket"
 _NO_OBJECT = "there is no such object"
+FOREIGN = "the answer is not that of an object store: a proxy or another server gave it"
 _NO_CREDENTIALS = (
     "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
     "(for gs:// GOOGLE_APPLICATION_CREDENTIALS), or run on a machine that has a role"
@@ -26,6 +26,12 @@ _SERVER_ERROR = 500
 
 _STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_PAGE = re.compile(r"<(!DOCTYPE|html)\b", re.IGNORECASE)
+"""A store answers in XML or JSON."""
+_FOREIGN = re.compile(
+    r"(ETag|Last-Modified|Content-Length) Header missing|non-partial response when range requested|"
+    r"Got invalid \w+ response"
+)
 _KIND = re.compile(r"\bkind: (\w+)")
 _SERVER = re.compile(r"(https?://[^/\s]+)")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
@@ -111,10 +117,12 @@ def _distrust(why: str, server: re.Match[str] | None) -> str:
 def _missing(text: str, address: str) -> OSError:
     """Return what the status 404 means."""
     code = _CODE.search(text)
+    if code is None and _PAGE.search(text):
+        return OSError(errno.EIO, f"{FOREIGN} (status 404 with a page)", address)
     if code is None or code[1] in _MISSING_OBJECTS:
         return FileNotFoundError(errno.ENOENT, _NO_OBJECT, address)
     if code[1] in _MISSING_BUCKETS:
-        return FileNotFoundError(errno.ENOENT, NO_BUCKET, address)
+        return NoBucketError(address)
     # Some servers answer so if they do not know the user.
     return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
 
@@ -128,15 +136,16 @@ def reason_of(text: str) -> str:
         if code is not None:
             words += f" ({code[1]}: {code[2]})" if code[2] else f" ({code[1]})"
         return words
+    line = text.partition("\n")[0]
     if _NO_AUTHORITIES in text:
         return (
             "this machine has no certificates of authorities: install the package ca-certificates, "
             "or set SSL_CERT_FILE to a file with some"
         )
-    line = text.partition("\n")[0]
     kind = _KIND.search(text)
     if kind is None:
-        return line
+        foreign = _FOREIGN.search(text)
+        return f"{FOREIGN} ({foreign[0]})" if foreign is not None else line
     server = _SERVER.search(line)
     where = f" {server[1]}" if server is not None else ""
     match kind[1]:

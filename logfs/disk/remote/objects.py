@@ -15,7 +15,8 @@ no difference. After a ``swap`` the caller reads the object again, and looks for
 
 Errors. Everything raises ``OSError``, with the address of the object in ``filename``:
 
-    FileNotFoundError   there is no such object, or no such bucket
+    FileNotFoundError   there is no such object
+    NoBucketError       there is no such bucket: it says nothing of an object
     FileExistsError     ``create``: there is one already
     ChangedError        ``swap``: the object is another by now, or gone
     PermissionError     the store refused the credentials; it is not tried again
@@ -38,6 +39,13 @@ class ChangedError(OSError):
 
     def __init__(self, url: str) -> None:
         super().__init__(errno.ESTALE, "another process has changed the object", url)
+
+
+class NoBucketError(OSError):
+    """There is no such bucket; it is no ``FileNotFoundError``, which is about an object."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(errno.ENOENT, "there is no such bucket", url)
 
 
 class ObjectStat(NamedTuple):

@@ -18,6 +18,7 @@ profile of ``~/.aws`` through boto3, then the metadata service of the machine. F
 are not signed: TLS protects them already, and it halves the CPU time of an upload.
 """
 
+import contextlib
 import errno
 import itertools
 import mmap
@@ -28,7 +29,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from logfs.disk.remote.failures import NO_BUCKET, failure_of, reason_of
+from logfs.disk.remote.failures import FOREIGN, failure_of, reason_of
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
 from logfs.disk.remote.urls import StoreUrl, parse_store_url
 from logfs.disk.vfs import ReadableBuffer, check_size
@@ -308,18 +309,16 @@ class _Store:
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        try:
+        with contextlib.suppress(FileNotFoundError):  # S3 does not tell, the others do
             self._repeat(key, lambda: self._library.delete(self._quick, key))
-        except FileNotFoundError as error:
-            if error.strerror == NO_BUCKET:
-                raise
-            # S3 does not tell, the others do.
 
     def list_level(self, prefix: str) -> Listing:
         """See ``ObjectStore``."""
         found = self._repeat(
             prefix, lambda: self._library.list_with_delimiter(self._quick, prefix or None)
         )
+        if not found["common_prefixes"] and not found["objects"]:
+            self._check_empty()
         directories = [path.strip("/").rpartition("/")[2] for path in found["common_prefixes"]]
         return Listing(sorted(directories), sorted(map(self._stat, found["objects"])))
 
@@ -345,6 +344,21 @@ class _Store:
                 if row["path"] > last and row["path"].startswith(prefix):
                     yield self._stat(row)
             last = max(last, rows[-1]["path"])
+        if not last:
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        """See that a list with nothing in it is from a store: any page reads like one.
+
+        Raises:
+            OSError: EIO: an object that cannot be there is said to be there. See ``ObjectStore``.
+        """
+        name = "logfs-no-such-object"
+        try:
+            self.stat(name)
+        except FileNotFoundError:
+            return
+        raise OSError(errno.EIO, FOREIGN, self._address(name))
 
     def _put(self, key: str, data: ReadableBuffer, mode: object) -> str:
         found = self._repeat(
@@ -359,7 +373,10 @@ class _Store:
     def _stat(self, row: Mapping[str, Any]) -> ObjectStat:
         modified_ms = int(row["last_modified"].timestamp() * 1000)
         # Lists of GCS have no generations.
-        version = str(row[self._version_name] or row["e_tag"])
+        version = row[self._version_name] or row["e_tag"]
+        if not version:
+            raise OSError(errno.EIO, f"{FOREIGN} (no ETag)", self._address(row["path"]))
+        version = str(version)
         if self._place.scheme == "az" and not version.startswith('"'):
             version = f'"{version}"'  # as it is everywhere but in lists of Azure
         return ObjectStat(row["path"], row["size"], version, modified_ms)

@@ -9,6 +9,7 @@ A topic that was deleted and made again may be there twice for a while. The one 
 later is shown.
 """
 
+import contextlib
 import errno
 import logging
 import threading
@@ -252,8 +253,32 @@ class Bucket:
         topics = self._list_topics()
         listed = None if self._listed is None else self._list_partitions(topics)
         if (topics, listed) != (self._topics, self._listed):
+            self._check_gone(topics, listed)
             self._topics, self._listed = topics, listed
             self._root_mtime_ms += 1
+
+    def _check_gone(
+        self,
+        topics: Mapping[str, list[UUID]],
+        listed: Mapping[str, list[PartitionPlace]] | None,
+    ) -> None:
+        """See that a list lacks only what is gone: S3 may answer 200 and then fail.
+
+        Raises:
+            OSError: A head is there whose partition is not in the list; or the store failed.
+        """
+        for version in list(self._known.values()):
+            place = version.files.place
+            topic, topic_id = place.topic_partition.topic, place.topic_id
+            is_there = topic_id in topics.get(topic, ()) or isinstance(place, LocalTieredPlace)
+            if is_there and listed is not None:
+                is_there = place in listed.get(place.topic_partition.directory, ())
+            if is_there or not isinstance(version.files, HeadFiles):
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                self.store.stat(place.head)
+                text = "the list of the store lacks this object, which is there"
+                raise OSError(errno.EIO, text, f"{self.store.url}/{place.head}")
 
     def _places(self, name: str) -> list[PartitionPlace]:
         """Return where a partition may be."""
@@ -299,6 +324,8 @@ class Bucket:
         try:
             return Version(stat.etag, self._decode(place, data, mtime_ms))
         except (LogfsError, OSError) as error:
+            if known is not None and isinstance(known.files, HeadFiles):
+                raise  # what was known is shown
             return Version(stat.etag, UnreadableFiles(place, error, mtime_ms))
 
     def _read_broker(self, place: PartitionPlace, known: Version | None) -> Version | None:

@@ -74,6 +74,7 @@ class HeadWriter:
         self._head: Head | None = None
         self._etag = ""
         self._epoch = 0
+        self._lost_epoch = 0
 
     def head(self) -> Head:
         """Return the head; only after ``fence``. It is read again after a change that failed.
@@ -128,7 +129,7 @@ class HeadWriter:
                 head = Head(
                     nonce=self._new_id(),
                     counter=1,
-                    epoch=1,
+                    epoch=self._lost_epoch + 1,
                     writer=self.writer,
                     topic_id=first.topic_id,
                     generation=first.generation,
@@ -196,6 +197,7 @@ class HeadWriter:
         """Read the head that this writer owns; FencedError: it does not own it any more."""
         found = read_head(self.store, self.place)
         if found is None:
+            self._lost_epoch, self._epoch = self._epoch, 0  # to be fenced again
             raise RemoteStorageError(f"{self._url}: the head is gone; another program deleted it")
         head, self._etag = found
         if head.epoch != self._epoch or head.writer != self.writer:

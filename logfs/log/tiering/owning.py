@@ -45,7 +45,7 @@ from logfs.log.tiering.removing import (
     delete_doomed,
     doom_dropped,
 )
-from logfs.log.tiering.securing import secure
+from logfs.log.tiering.securing import lost_entries, name_again, secure
 from logfs.log.tiering.uncopied import NearDeletion, near_deletion
 from logfs.log.topics import read_properties
 
@@ -81,6 +81,7 @@ class PartitionTiering:
         self.status = log.state.remote or RemoteStatus(store.url)
         self._is_begun = False
         self._is_over = False
+        self._lost: list[TieredEntry] = []
         self._new_id = new_id
         self._place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
         self._writer = HeadWriter(store, self._place, writer, new_id)
@@ -152,8 +153,9 @@ class PartitionTiering:
         """
         if self.problem is not None:
             raise self.problem
-        if self._is_begun:
+        if self._is_begun and self._writer.epoch:
             return
+        self._is_begun = False  # also if the head is gone
         log = self.log
         self.status.epoch = 0
         config = read_properties(log.disk, log.directory)
@@ -171,6 +173,8 @@ class PartitionTiering:
                 # Compared before: a copy with other records must not fence its original.
                 head = self._writer.fence(first, check=compare, takes_over=takes_over)
             self._note(added)
+            if self._lost:
+                name_again(self._writer, log, self._lost)
         self.status.epoch = head.epoch
         self._is_begun = True
 
@@ -306,11 +310,11 @@ class PartitionTiering:
                 "directory, whose segment table was lost. Nothing is copied or dropped any more"
             )
         named = {entry.base_offset: entry for entry in self._named(head)}
-        end = head.next_offset or -1
+        self._lost = lost_entries(self._writer, log, head)
         for base_offset, row in tier.entries.items():
             stored = named.get(base_offset)
-            if stored is None and base_offset >= end and base_offset in tier.local:
-                continue  # the store has lost a change of the head; ``commit`` makes it again
+            if row in self._lost:
+                continue
             if stored != row and row.next_offset > head.start.offset:
                 raise DivergedError(
                     f"{source}: it does not name the segment at offset {base_offset} that was "

@@ -37,7 +37,8 @@ def secure(
     """
     tier = log.tier
     rows = [] if tier is None else [tier.entries[segment.base_offset] for segment in segments]
-    _name_again(writer, log, writer.confirm(), rows)
+    head = writer.confirm()
+    name_again(writer, log, [row for row in rows if not _is_named(head, row)])
     following = _following(log)
     count = 0
     for segment, row in zip(segments, rows, strict=True):
@@ -59,11 +60,42 @@ def secure(
     return count
 
 
-def _name_again(
-    writer: HeadWriter, log: PartitionLog, head: Head, rows: Sequence[TieredEntry]
-) -> None:
-    """Let the head name the segments that it does not name any more."""
-    lost = [row for row in rows if not _is_named(head, row)]
+def lost_entries(writer: HeadWriter, log: PartitionLog, head: Head) -> list[TieredEntry]:
+    """Return the last noted segments that the head does not name, if nothing of them is lost.
+
+    A head loses its last segments if it is deleted, if an older one is put in its place, or if the
+    store has confirmed a change and not made it.
+
+    Raises:
+        RemoteStorageError: The store does not have one of them, and there are no local files.
+        OSError: The store failed.
+    """
+    tier = log.tier
+    if tier is None:
+        return []
+    end = head.next_offset or -1
+    rows = [
+        row
+        for base_offset, row in tier.entries.items()
+        if base_offset >= end and row.next_offset > head.start.offset
+    ]
+    for row in rows:
+        if row.base_offset not in tier.local and _missing(writer, row):
+            raise RemoteStorageError(
+                f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
+                f"{row.base_offset} that was copied, and its objects are gone. Nothing is copied "
+                "or dropped until they are there again"
+            )
+    return rows
+
+
+def name_again(writer: HeadWriter, log: PartitionLog, lost: Sequence[TieredEntry]) -> None:
+    """Let the head name segments that it does not name any more.
+
+    Raises:
+        DivergedError: It names others.
+        FencedError, OSError: See ``secure``.
+    """
     if lost and len(commit(writer, log, lost)) < len(lost):
         raise DivergedError(
             f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "

@@ -54,7 +54,7 @@ class DeletedTopics:
     def _remove(self, row: DeletedPartition, now_ms: int) -> bool:
         """Go on with one partition; returns whether the store has nothing of it any more."""
         known = self._heads.get(row.directory)
-        if known is None:
+        if known is None or not known[0].epoch:
             topic_id = read_partition_metadata(self._catalog.local, row.directory)
             if topic_id is None:
                 logger.warning("%s: it has no topic id, its objects stay", row.directory)
