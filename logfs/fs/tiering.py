@@ -21,12 +21,13 @@ from logfs.errors import DeletedError, LogfsError, RemoteStorageError
 from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
-from logfs.log.remote.directory import own_directory_id, read_remote_config
+from logfs.log.remote.directory import own_directory, read_remote_config
 from logfs.log.remote.head import Writer
+from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.tiering.owning import PartitionTiering
 from logfs.log.tiering.topics import DeletedTopics
-from logfs.machine.host import Clock
+from logfs.machine.host import Clock, machine_id
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,12 @@ logger = logging.getLogger(__name__)
 _LONGEST_TICK_S = 1.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
+
+
+_COPY = (
+    "this data directory is a copy of another one, or it was moved: the object store keeps what "
+    "it has of topics that are deleted here. If the other one is gone: 'logfs remote take-over'"
+)
 
 
 class RateLimit:
@@ -94,6 +101,7 @@ class Tiering:
         self._told: dict[TopicPartition, str] = {}
         self._warned: set[TopicPartition] = set()
         self._stopping = threading.Event()
+        self._given_up: set[PartitionPlace] = set()
 
     async def run(self) -> None:
         """Copy, drop and remove what is due, until cancelled; return if there is no store."""
@@ -102,18 +110,21 @@ class Tiering:
         if catalog is None or config is None or self._store.read_only:
             return
         try:
-            directory_id = own_directory_id(catalog.local, self._store.writable.new_id)
+            own = own_directory(catalog.local, self._store.writable.new_id, machine_id())
         except (LogfsError, OSError) as error:
             logger.warning("nothing is copied to the object store: %s", error)
             return
-        writer = Writer(directory_id, self._host, self._clock.now_ms())
+        if own.is_copy:
+            logger.warning(_COPY)
+        writer = Writer(own.directory_id, self._host, self._clock.now_ms())
         limit = RateLimit(
             config.remote_log_manager_copy_max_bytes_per_second,
             self._clock.monotonic_s,
             self._stopping,
         )
         threads = trio.CapacityLimiter(config.remote_log_manager_copier_thread_pool_size)
-        deleted = DeletedTopics(self._store.writable, catalog, writer)
+        keeps = _COPY if own.is_copy else None
+        deleted = DeletedTopics(self._store.writable, catalog, writer, self._given_up, keeps=keeps)
         interval_s = config.remote_log_manager_task_interval_ms / 1000
         try:
             async with trio.open_nursery() as nursery:
@@ -225,6 +236,8 @@ class Tiering:
             status = found.tiering.status
             status.error = str(error)
             status.is_stopped = found.tiering.problem is not None
+            if status.is_stopped:
+                self._given_up.add(found.tiering.place)
             status.failures += 1
             status.copy_errors += 1
             failures = status.failures

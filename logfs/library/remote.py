@@ -31,7 +31,7 @@ from logfs.log.backup.restoring import restore_all
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.checking import ObjectProblem, check_objects
-from logfs.log.remote.directory import own_directory_id, read_remote_config, write_remote_config
+from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import STORE, PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
@@ -40,7 +40,7 @@ from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.log.tiering.orphans import find_orphans
 from logfs.log.tiering.owning import PartitionTiering
 from logfs.machine.disks import StorePlace, bucket_disk, disk_of, is_url
-from logfs.machine.host import current_host, system_clock
+from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.stores import open_directory_store
 from logfs.types import TopicPartition
 
@@ -102,7 +102,7 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
     _mark(store, host.new_id())
     if before is None:
         write_remote_config(disk, config)
-    own_directory_id(disk, host.new_id)
+    own_directory(disk, host.new_id, machine_id())
     return config
 
 
@@ -247,8 +247,8 @@ def take_over(place: Place) -> list[TopicPartition]:
     if config is None:
         raise InvalidConfigError(f"{place.root}: it has no object store")
     objects = open_directory_store(config).objects
-    writer_id = own_directory_id(local, host.new_id)
-    writer = Writer(writer_id, socket.gethostname(), system_clock().now_ms())
+    own = own_directory(local, host.new_id, machine_id(), is_moved=True)
+    writer = Writer(own.directory_id, socket.gethostname(), system_clock().now_ms())
     done = []
     try:
         with opened_store(place.root) as store:

@@ -1,6 +1,6 @@
 """A data directory in memory, with a store in memory for its sealed segments."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.log.names import parse_topic_id
@@ -70,12 +70,12 @@ class TieredBench(Bench):
             self._tiering = PartitionTiering(self.log, self.objects, writer, self._new_id)
         return self._tiering
 
-    def deleted_topics(self) -> DeletedTopics:
+    def deleted_topics(self, given_up: Collection[PartitionPlace] = ()) -> DeletedTopics:
         """What removes the objects of deleted topics."""
         catalog = catalog_of(self.store.disk)
         assert catalog is not None
         writer = Writer(self.directory_id, "here", self.now_ms)
-        return DeletedTopics(self.store, catalog, writer)
+        return DeletedTopics(self.store, catalog, writer, given_up)
 
     def fill(self, lines: int = 20, first: int = 0) -> bytes:
         """Append lines, each in a batch of its own; returns their text."""

@@ -20,6 +20,9 @@ from logfs.log.names import REMOTE
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.rows import TieredRows
 
+_OWN = frozenset({b"directory.id", b"directory.home"})
+"""Settings that no copy has."""
+
 
 class OpenedStore(NamedTuple):
     """A store, what opens parts of its objects as files, what reads cost, and what is cached."""
@@ -55,23 +58,45 @@ def read_remote_config(disk: Disk) -> RemoteConfig | None:
         raise InvalidConfigError(text if text.startswith(REMOTE) else f"{REMOTE}: {text}") from None
 
 
-def own_directory_id(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
-    """Return the id of the data directory; the first call notes one in ``logfs.remote``.
+class OwnDirectory(NamedTuple):
+    """Which data directory this is.
+
+    Attributes:
+        directory_id: 16 bytes; a plain copy has the same.
+        is_copy: It is somewhere else than when the id was noted: a copy, or it was moved.
+    """
+
+    directory_id: bytes
+    is_copy: bool
+
+
+def own_directory(
+    disk: Disk, new_id: Callable[[], bytes], machine: str, *, is_moved: bool = False
+) -> OwnDirectory:
+    """Return which data directory this is; the first call notes it in ``logfs.remote``.
 
     Args:
         disk: The local disk.
         new_id: Gives 16 random bytes.
+        machine: Tells this machine from others.
+        is_moved: It is no copy: note where it is now.
 
     Raises:
         InvalidConfigError, OSError: See ``read_remote_config``.
     """
     config = read_remote_config(disk)
-    if config is not None and config.directory_id:
-        return bytes.fromhex(config.directory_id)
-    made, text = new_id(), disk.read(REMOTE).decode()
+    home = f"{machine}/{disk.stat('').inode}"
+    known = "" if config is None else config.directory_home
+    made = config.directory_id if config is not None else ""
+    if made and known and not is_moved:
+        return OwnDirectory(bytes.fromhex(made), known != home)
+    made = made or new_id().hex()
+    forget_directory_id(disk)
+    text = disk.read(REMOTE).decode()
     separator = "" if text.endswith("\n") or not text else "\n"
-    disk.replace(REMOTE, f"{text}{separator}directory.id={made.hex()}\n".encode())
-    return made
+    noted = f"directory.id={made}\ndirectory.home={home}\n"
+    disk.replace(REMOTE, f"{text}{separator}{noted}".encode())
+    return OwnDirectory(bytes.fromhex(made), is_copy=False)
 
 
 def forget_directory_id(disk: Disk) -> None:
@@ -83,7 +108,7 @@ def forget_directory_id(disk: Disk) -> None:
         lines = disk.read(REMOTE).splitlines(keepends=True)
     except FileNotFoundError:
         return
-    kept = [line for line in lines if line.partition(b"=")[0].strip() != b"directory.id"]
+    kept = [line for line in lines if line.partition(b"=")[0].strip() not in _OWN]
     if kept != lines:
         disk.replace(REMOTE, b"".join(kept))
 

@@ -64,6 +64,7 @@ class PartitionTiering:
 
     Attributes:
         log: The partition.
+        place: Where its objects are.
         problem: Why nothing is done any more; None while all is well.
         status: The counters and the error, for people.
     """
@@ -83,8 +84,8 @@ class PartitionTiering:
         self._is_over = False
         self._lost: list[TieredEntry] = []
         self._new_id = new_id
-        self._place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
-        self._writer = HeadWriter(store, self._place, writer, new_id)
+        self.place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
+        self._writer = HeadWriter(store, self.place, writer, new_id)
         self._dropped = DroppedSegments(store)
 
     def stop(self) -> None:
@@ -141,7 +142,7 @@ class PartitionTiering:
             catalog = catalog_of(log.disk)
             if catalog is None:
                 raise RemoteStorageError(f"{log.topic_partition}: its data directory has no store")
-            log.state.tier = catalog.begin(log.directory, self._place.topic_id, log.generation)
+            log.state.tier = catalog.begin(log.directory, self.place.topic_id, log.generation)
         return log.state.tier
 
     def begin(self, *, takes_over: bool = False) -> None:
@@ -159,7 +160,7 @@ class PartitionTiering:
         log = self.log
         self.status.epoch = 0
         config = read_properties(log.disk, log.directory)
-        first = FirstFacts(self._place.topic_id, log.generation, start_of(log), config)
+        first = FirstFacts(self.place.topic_id, log.generation, start_of(log), config)
         added: list[TieredEntry] = []
 
         def compare(head: Head) -> None:
@@ -290,7 +291,7 @@ class PartitionTiering:
             segments = {segment.base_offset: segment for segment in log.snapshot.segments[:-1]}
             for entry in kept:
                 local = segments[entry.base_offset].entry(SegmentState.SEALED)
-                source = f"{self.store.url}/{self._place.head}"
+                source = f"{self.store.url}/{self.place.head}"
                 check_same(entry._replace(entry=local), entry, source)
             tier.rows.add(kept)
             tier.local.update(entry.base_offset for entry in kept)
@@ -298,12 +299,12 @@ class PartitionTiering:
 
     def _put(self, wanted: SegmentToCopy, throttle: Throttle) -> TieredEntry:
         segment_id = self._new_id()
-        return put_segment(self.log, wanted, self.store, self._place, segment_id, throttle)
+        return put_segment(self.log, wanted, self.store, self.place, segment_id, throttle)
 
     def _compared(self, head: Head) -> list[TieredEntry]:
         """See that the store and the log agree; returns the segments that only the head names."""
         log, tier = self.log, self.tier
-        source = f"{self.store.url}/{self._place.head}"
+        source = f"{self.store.url}/{self.place.head}"
         if head.generation != log.generation:
             raise DivergedError(
                 f"{source}: its positions are of another generation than those of the data "

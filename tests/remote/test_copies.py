@@ -1,0 +1,126 @@
+"""A plain copy of a data directory has the id of the first one: it must not remove its objects."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import FencedError
+from logfs.log.remote.directory import forget_directory_id, own_directory
+from logfs.log.tiering.removing import SHORTEST_DELAY_MS
+from tests.log.support import text_of
+from tests.mounting import Mount, logfs, wait_until
+from tests.remote.servers import Bucket
+from tests.remote.test_tiered_mount import append, make_topic, remote_of, text, tiered_mount
+from tests.remote.tiering import TIERED, TieredBench, no_throttle
+
+
+def copied(bench: TieredBench) -> TieredBench:
+    """Return a second directory with the same records and the same id."""
+    return TieredBench(TIERED, disk=bench.disk.after_kill(), objects=bench.objects)
+
+
+def delete_topic(bench: TieredBench) -> None:
+    """Delete the topic, until its own files are gone."""
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.now_ms += SHORTEST_DELAY_MS + 1
+    bench.store.remove_due_files(bench.now_ms)
+
+
+@pytest.mark.expect_log("another data directory has taken over this partition")
+def test_a_topic_deleted_in_a_copy_keeps_what_the_other_one_has_copied_since() -> None:
+    bench = TieredBench()
+    text = bench.fill(20)
+    bench.tier_all()
+    other = copied(bench)
+    text += bench.fill(20, first=20)
+    bench.tier_all()
+    delete_topic(other)
+    topics = other.deleted_topics()
+    for _ in range(3):
+        other.now_ms += SHORTEST_DELAY_MS + 1
+        assert not topics.remove_due(other.now_ms)
+    text += bench.fill(20, first=40)
+    bench.tier_all()
+    assert text_of(bench.log) == text
+
+
+@pytest.mark.expect_log("fenced by")
+@pytest.mark.expect_log("another data directory has taken over this partition")
+def test_a_fenced_daemon_removes_no_objects_of_a_topic_that_is_deleted() -> None:
+    bench = TieredBench()
+    text = bench.fill(20)
+    bench.tier_all()
+    other = copied(bench)
+    other.tiering.begin()
+    bench.fill(20, first=20)
+    with pytest.raises(FencedError):
+        bench.tiering.copy(no_throttle)
+    place = bench.place
+    delete_topic(bench)
+    topics = bench.deleted_topics(given_up={place})
+    for _ in range(3):
+        bench.now_ms += SHORTEST_DELAY_MS + 1
+        assert not topics.remove_due(bench.now_ms)
+    assert text_of(other.log) == text
+
+
+def test_a_directory_knows_that_it_is_a_copy(tmp_path: Path) -> None:
+    def new_id() -> bytes:
+        return b"d" * 16
+
+    first = PosixDisk(str(tmp_path / "first"))
+    (tmp_path / "first").mkdir()
+    first.replace("logfs.remote", b"url=s3://bucket/logs")
+    assert own_directory(first, new_id, "m1") == (b"d" * 16, False)
+    assert own_directory(first, new_id, "m1") == (b"d" * 16, False)
+    assert own_directory(first, new_id, "m2") == (b"d" * 16, True)
+    subprocess.run(["cp", "-a", tmp_path / "first", tmp_path / "second"], check=True)
+    second = PosixDisk(str(tmp_path / "second"))
+    assert own_directory(second, new_id, "m1") == (b"d" * 16, True)
+    assert own_directory(second, new_id, "m1", is_moved=True) == (b"d" * 16, False)
+    assert own_directory(second, new_id, "m1") == (b"d" * 16, False)
+    assert own_directory(first, new_id, "m1") == (b"d" * 16, False)
+    forget_directory_id(second)
+    assert second.read("logfs.remote") == b"url=s3://bucket/logs\n"
+
+
+def test_a_directory_whose_place_was_not_noted_notes_it(tmp_path: Path) -> None:
+    disk = PosixDisk(str(tmp_path))
+    disk.replace("logfs.remote", b"url=s3://bucket/logs\ndirectory.id=" + b"ab" * 16 + b"\n")
+    for _ in range(2):
+        assert own_directory(disk, lambda: b"", "m1") == (b"\xab" * 16, False)
+    assert own_directory(disk, lambda: b"", "m2").is_copy
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_a_topic_that_is_deleted_in_a_copy_stays_in_the_store(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    first = tiered_mount(tmp_path, bucket)
+    with first:
+        file, lines = make_topic(first), text(0, 30_000)
+        append(file, lines)
+        wait_until(lambda: remote_of(file)["remote_only_segments"], "segments are only there")
+    stored = logfs("cat", f"{bucket.url}/orders/0")
+    second = Mount(tmp_path / "copy", tmp_path / "mnt2", variables=bucket.environment)
+    second.options = ("log.segment.delete.delay.ms=0",)
+    second.data.rmdir()
+    subprocess.run(["cp", "-a", first.data, second.data], check=True)
+    with first, second:
+        logfs("topic", "delete", str(second.point / "orders"))
+        wait_until(lambda: "of a deleted topic: this data" in second.log, "told")
+        assert logfs("cat", f"{bucket.url}/orders/0") == stored
+        assert file.read_bytes() == lines
+    first.start()
+    try:
+        more = text(30_000, 30_000)
+        append(file, more)
+        wait_until(lambda: remote_of(file)["remote_only_segments"] > 5, "it copies again")
+        assert file.read_bytes() == lines + more
+    finally:
+        first.stop()
