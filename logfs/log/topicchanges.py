@@ -5,6 +5,7 @@ next start completes or undoes; ``topiccreation`` and ``topicdeletion`` say how.
 """
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -279,15 +280,24 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         """
         self._check_writable(name)
         with self._changes:
-            if not (self.has_config(name) or _POLICY_KEYS & changes.keys()):
+            has_config = self.has_config(name)
+            if not (has_config or _POLICY_KEYS & changes.keys()):
                 changes = {"cleanup.policy": "", **changes}
             config = self.topic_config(name).with_changes(changes)
             if "remote.storage.enable" in changes:
                 self._check_has_store(config)
             logs = [log for _, log in sorted(self._partitions(name).items())]
-            topics.change_properties(self.disk, [log.directory for log in logs], config.overrides())
-            for log in logs:
-                log.config = config
+            before = [log.config for log in logs]
+            if not has_config:
+                # As soon as there is a file, retention deletes what the logs' configuration says.
+                _configure(logs, itertools.repeat(config))
+            directories = [log.directory for log in logs]
+            try:
+                topics.change_properties(self.disk, directories, config.overrides())
+            except OSError:
+                _configure(logs, before)
+                raise
+            _configure(logs, itertools.repeat(config))
 
     def checkpoint(self) -> None:
         """Write the checkpoint files. Source: Kafka LogManager.checkpointLogRecoveryOffsets."""
@@ -350,3 +360,8 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             raise ReadOnlyError("the data directory is open read-only")
         if topic is not None and (log := self._representative(topic)).is_unreadable:
             log.check_writable()
+
+
+def _configure(logs: Iterable[PartitionLog], configs: Iterable[TopicConfig]) -> None:
+    for log, config in zip(logs, configs, strict=False):
+        log.config = config

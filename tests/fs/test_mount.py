@@ -189,5 +189,7 @@ def has_blocked(number: int, process: str) -> bool:
         text = Path(f"/proc/{process.strip()}/status").read_text()
     except OSError:
         return False
+    (name,) = re.findall(r"Name:\s+(\w+)", text)
     (blocked,) = re.findall(r"SigBlk:\s+(\w+)", text)
-    return bool(int(blocked, 16) >> (number - 1) & 1)
+    # unshare blocks it as well, and lets it go before it becomes env.
+    return name != "unshare" and bool(int(blocked, 16) >> (number - 1) & 1)

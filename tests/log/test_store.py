@@ -288,3 +288,37 @@ def test_a_topic_without_configuration_is_served_with_the_defaults() -> None:
     assert lines_of(bench.log) == [b"a", b"b"]
     bench.store.alter_topic("t", {"cleanup.policy": "delete"})
     assert bench.store.has_config("t")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_configuration_of_a_topic_never_deletes_by_the_defaults(fails: bool) -> None:
+    """Between any two operations on the disk, retention may look at the topic."""
+    bench = Bench()
+    bench.store.grow_topic("t", 3, bench.now_ms)
+    bench.store.close(bench.now_ms)
+    for number in range(3):
+        bench.disk.remove(f"t-{number}/{names.TOPIC_CONFIG}")
+    bench.store = bench.open()
+    looks = list[bool]()
+
+    def look(*_: object) -> None:
+        bench.disk.before = None
+        if bench.store.has_config("t"):
+            logs = [bench.store.partition("t", number) for number in range(3)]
+            looks.append(any(log.config.cleanup_policy for log in logs))
+        bench.disk.before = look
+
+    bench.disk.before = look
+    if fails:
+        bench.disk.fail_next("rename", f"*t-2/{names.TOPIC_CONFIG}*")
+        with pytest.raises(OSError, match=str(errno.EIO)):
+            bench.store.alter_topic("t", {"flush.ms": "5"})
+        bench.disk.before = None
+        assert not bench.store.has_config("t")
+        assert bench.store.topic_config("t").flush_ms != 5
+    else:
+        bench.store.alter_topic("t", {"flush.ms": "5"})
+        bench.disk.before = None
+        assert bench.store.has_config("t")
+    assert looks
+    assert not any(looks)

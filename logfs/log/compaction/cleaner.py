@@ -174,9 +174,10 @@ class LogCleaner:
     def _candidates(self) -> Iterator[PartitionLog]:
         for topic in self._store.topics():
             try:
-                if not self._store.topic_config(topic).is_compacted:
-                    continue
+                # In this order: the first configuration comes before its file.
                 if not self._store.has_config(topic):
+                    continue
+                if not self._store.topic_config(topic).is_compacted:
                     continue
                 logs = [self._store.partition(topic, n) for n in self._store.partitions(topic)]
             except LogfsError:

@@ -202,9 +202,10 @@ class SegmentPacker:
         found = []
         for topic in self._store.topics():
             try:
-                if not (
-                    is_packing(self._store.topic_config(topic)) and self._store.has_config(topic)
-                ):
+                # In this order: the first configuration comes before its file.
+                if not self._store.has_config(topic):
+                    continue
+                if not is_packing(self._store.topic_config(topic)):
                     continue
                 logs = [self._store.partition(topic, n) for n in self._store.partitions(topic)]
             except LogfsError:
