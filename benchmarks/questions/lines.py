@@ -16,6 +16,9 @@ from benchmarks.results import Budget, Row, Samples, at_least, at_most, compare
 from benchmarks.runner import Bench, alternate, percentile
 
 _PARTITIONS = 16
+_TOPICS = 100
+_EXPIRED_S = 1.05
+"""After this time the kernel looks a name up again."""
 _WRITER = """
 import os, sys
 descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
@@ -44,7 +47,11 @@ def capacity(bench: Bench) -> Iterator[Row]:
 
 
 def opened(bench: Bench) -> Iterator[Row]:
-    """``echo >>``: a file is opened, gets one line and is closed; also with no_native."""
+    """``echo >>``: a file is opened, gets one line and is closed; also with no_native.
+
+    First with names that the kernel knows, then with names that it looks up again, since it has
+    kept them for a second. For that each of many topics takes its turn.
+    """
     point = mount_logfs(bench, bench.directory / "data").point
     python = mount_logfs(bench, bench.directory / "python", "no_native").point
     for made in (point, python):
@@ -58,6 +65,14 @@ def opened(bench: Bench) -> Iterator[Row]:
     runs = [_opener(file, bench.scaled(2000, 500)) for file in files]
     title = "open, write(2) of one line, close, p50"
     budgets = (at_most(0.3, "x floor"),)
+    *found, by_python = alternate(runs, bench.pairs)
+    others = Samples("no_native", "us", by_python)
+    yield from beside_floors("echo", title, "us", budgets, found, others)
+    topics = [[file.parents[1] / f"t{number}" for number in range(_TOPICS)] for file in files]
+    for made in (*topics[0], *topics[3]):
+        made.mkdir()
+    runs = [_patient_opener(found, bench.scaled(6, 3)) for found in topics]
+    title = "the same with names that are looked up again, p50"
     *found, by_python = alternate(runs, bench.pairs)
     others = Samples("no_native", "us", by_python)
     yield from beside_floors("echo", title, "us", budgets, found, others)
@@ -117,6 +132,20 @@ def _writers(directory: Path, writers: int, lines: int) -> Callable[[], float]:
                 raise RuntimeError(f"{directory}: a writer failed")
             process.stdout.close()
         return writers * lines / (time.perf_counter() - started_s)
+
+    return run
+
+
+def _patient_opener(topics: Sequence[Path], times: int) -> Callable[[], float]:
+    """Return a run that waits before it opens each file again; it returns p50 in us."""
+
+    def run() -> float:
+        openers = [_opener(topic / "0", 1) for topic in topics]
+        taken = []
+        for _ in range(times):
+            taken += [open_once() for open_once in openers]
+            time.sleep(_EXPIRED_S)
+        return percentile(taken, 0.5)
 
     return run
 

@@ -21,7 +21,7 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 11
+_VERSION = 12
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
@@ -29,6 +29,8 @@ _Facts = ctypes.c_uint64 * 4
 
 
 _WATCHED_MOST = 4096
+_NAMED_MOST = 4096
+_Numbers = ctypes.c_uint64 * _NAMED_MOST
 
 
 class OpenedFile(NamedTuple):
@@ -98,6 +100,19 @@ def _declare_serving(library: ctypes.CDLL) -> None:
         *(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64),
         *(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64),
     )
+    library.logfs_serving_know_directory.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int64),
+        ctypes.c_uint32,
+    )
+    library.logfs_serving_lookups.restype = ctypes.c_uint64
+    library.logfs_naming_know.argtypes = (
+        *(ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_uint32),
+    )
+    library.logfs_naming_know.restype = ctypes.c_uint64
+    library.logfs_naming_take.argtypes = (ctypes.c_uint64,)
+    library.logfs_naming_take.restype = ctypes.c_uint64
+    library.logfs_naming_take_all.argtypes = (_Numbers, _Numbers)
+    library.logfs_naming_take_all.restype = ctypes.c_size_t
     library.logfs_opening_allow.argtypes = (ctypes.c_uint32,)
     library.logfs_opening_find.argtypes = (ctypes.c_uint64, _Facts)
     library.logfs_opening_take.argtypes = (ctypes.c_uint64,)
@@ -306,6 +321,38 @@ class Hooks:
     def serving_forget(self) -> None:
         """Leave stats to Python until it has answered them again."""
         self._library.logfs_serving_forget()
+
+    def serving_know_directory(
+        self, ino: int, attributes: FileAttributes, timeout_s: float
+    ) -> None:
+        """Answer stats of a directory without Python from now on; see ``serving.h``."""
+        mode, uid, gid, _, mtime_ms = attributes
+        timeout_ms = int(timeout_s * 1000)
+        self._library.logfs_serving_know_directory(ino, mode, uid, gid, mtime_ms, timeout_ms)
+
+    def naming_know(self, parent: int, name: bytes, ino: int, timeout_s: float) -> int:
+        """Answer look-ups of a name without Python from now on; see ``serving.h``.
+
+        Returns:
+            0, or the inode that has to be taken before.
+        """
+        timeout_ms = int(timeout_s * 1000)
+        return int(self._library.logfs_naming_know(parent, name, len(name), ino, timeout_ms))
+
+    def naming_take(self, ino: int) -> int:
+        """Leave look-ups of an inode to Python; returns how many were answered before."""
+        return int(self._library.logfs_naming_take(ino))
+
+    def naming_take_all(self) -> list[tuple[int, int]]:
+        """Leave all look-ups to Python; returns inodes, and how many were answered of each."""
+        inodes, lookups = _Numbers(), _Numbers()
+        count = self._library.logfs_naming_take_all(inodes, lookups)
+        return list(zip(inodes[:count], lookups[:count], strict=True))
+
+    @property
+    def serving_lookups(self) -> int:
+        """How many look-ups were answered without Python."""
+        return int(self._library.logfs_serving_lookups())
 
     def opening_allow(self, uid: int) -> None:
         """Let a user open files without Python."""

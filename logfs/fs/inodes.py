@@ -1,7 +1,8 @@
 """Inode numbers, and the nodes that the kernel knows by them.
 
 A number is computed from the key of the inode, so it is the same after a restart. The kernel tells
-how many look-ups it forgets. A node is in the table as long as the kernel may use its number.
+how many look-ups it forgets. A node is in the table as long as the kernel may use its number. Some
+look-ups are counted elsewhere (``nativenames``): they are taken into account before it is dropped.
 
 A *keeper* restores the nodes that an earlier daemon of the same mount has looked up. The number of
 these look-ups is not known, so such a node stays until ``drop``.
@@ -74,6 +75,8 @@ class InodeTable(Generic[NodeT]):
         root: It has the number 1 and is never forgotten.
         hash_key: Computes a number from a key and a salt.
         keeper: Keeps the nodes; None: they end with this daemon.
+        take_lookups: Returns how many look-ups of a number were counted elsewhere since it was
+            last asked, and has the next ones counted here.
     """
 
     def __init__(
@@ -81,10 +84,12 @@ class InodeTable(Generic[NodeT]):
         root: NodeT,
         hash_key: Callable[[str, int], int] = inode_number,
         keeper: NodeKeeper[NodeT] | None = None,
+        take_lookups: Callable[[int], int] = lambda _: 0,
     ) -> None:
         root.ino = ROOT_INODE
         self._hash_key = hash_key
         self._keeper = keeper
+        self._take_lookups = take_lookups
         self._nodes: dict[int, NodeT] = {ROOT_INODE: root}
         self._lookups: dict[int, int] = {ROOT_INODE: 1}
 
@@ -163,13 +168,19 @@ class InodeTable(Generic[NodeT]):
                 self._keeper.note(node)
 
     def lookups(self, number: int) -> int | None:
-        """Return a number that each look-up changes; None if the kernel does not know the node."""
+        """Return a number that each look-up changes; None if the kernel does not know the node.
+
+        Until its next look-up, no look-up of the node is counted elsewhere.
+        """
+        if number in self._lookups:
+            self._lookups[number] += self._take_lookups(number)
         return self._lookups.get(number)
 
     def drop(self, number: int) -> None:
         """Take a node out that the kernel does not know, with any number of look-ups."""
         self._nodes.pop(number, None)
         self._lookups.pop(number, None)
+        self._take_lookups(number)
         if self._keeper is not None:
             self._keeper.forget(number)
 
@@ -177,6 +188,8 @@ class InodeTable(Generic[NodeT]):
         """Take back look-ups, as (number, how many); unknown numbers are ignored."""
         for number, times in lookups:
             left = self._lookups.get(number, 0) - times
+            if left <= 0:
+                left += self._take_lookups(number)
             if left > 0 or number == ROOT_INODE:
                 self._lookups[number] = max(left, 1)
             elif number in self._lookups:

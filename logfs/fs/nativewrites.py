@@ -13,8 +13,8 @@ such as that of a sealed segment, is left to Python, and so is a flush that fail
 A file stays with Python as long as each of its writes is durable when it returns.
 
 A stat(2) of a growing name is answered without Python after Python has answered one, until Python
-changes the partition. During that time the name may be opened to append without Python, by users
-without limits, so that ``echo >>`` takes none (``native/opening.h``). Such a file has no
+changes the partition or a topic. During that time the name may be opened to append without Python,
+by users without limits, so that ``echo >>`` takes none (``native/opening.h``). Such a file has no
 ``FileHandle``; the first request that is left to Python has ``OpenFiles`` make one (``take``).
 """
 
@@ -101,10 +101,13 @@ class NativeWrites:
             hooks.serving_close(number)
             file.is_served = False
 
-    def know(self, node: PlainNode) -> None:
+    def know(self, node: PlainNode) -> bool:
         """Have stats of an inode answered without Python as long as nothing but appends changes it.
 
         A log that others write, or whose visible end is not its end, is left to Python.
+
+        Returns:
+            False if it is left to Python.
         """
         hooks, partition = self._serving, node.partition
         log = partition.log
@@ -115,14 +118,16 @@ class NativeWrites:
             or partition.level is not IsolationLevel.READ_UNCOMMITTED
             or partition.executor.has_store
         ):
-            return
+            return False
         lock = log.writable.exclusive()
         mark = lock.mark(node.view)
         attributes = node.attributes()
-        if mark is not None and lock.mark(node.view) == mark:
-            is_opened = self.opens and log.mirror_meta is None
-            key = partition_key(partition.identity) if is_opened else 0
-            hooks.serving_know(node.ino, lock.address, mark, node.view, attributes, key)
+        if mark is None or lock.mark(node.view) != mark:
+            return False
+        is_opened = self.opens and log.mirror_meta is None
+        key = partition_key(partition.identity) if is_opened else 0
+        hooks.serving_know(node.ino, lock.address, mark, node.view, attributes, key)
+        return True
 
     def allow(self, users: Iterable[int]) -> None:
         """Let users open files to append without Python. Once, before they do."""
@@ -157,12 +162,6 @@ class NativeWrites:
             log = partition.log
             address = log.writable.exclusive().address
             hooks.reading_return(address, has_all=log.is_deleted)
-
-    def forget_attributes(self) -> None:
-        """Leave stats to Python until it has answered them again: an owner or mode has changed."""
-        hooks = self._serving
-        if hooks is not None:
-            hooks.serving_forget()
 
     def _arm(self, file: FileHandle) -> None:
         partition = file.partition

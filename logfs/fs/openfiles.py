@@ -22,6 +22,7 @@ from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
+from logfs.fs.nativenames import NativeNames
 from logfs.fs.nativewrites import NativeWrites
 from logfs.fs.nodes import (
     FileNode,
@@ -72,6 +73,7 @@ class OpenFiles:
         inodes: The nodes of files that an earlier daemon has opened.
         kept: What is noted of open files for a later daemon.
         quotas: The limits of users.
+        names: What is looked up without Python, not while a partition is reloaded.
         hooks: Answer reads without Python; None where they were not built.
         note_ahead: Called when the hooks have answered small reads, or will do so.
 
@@ -96,6 +98,7 @@ class OpenFiles:
         inodes: InodeTable[Node],
         kept: KeptNodes,
         quotas: Quotas,
+        names: NativeNames,
         syncs: bool,
         hooks: Hooks | None = None,
         note_ahead: Callable[[], None] = lambda: None,
@@ -115,6 +118,7 @@ class OpenFiles:
         self._inodes = inodes
         self._kept = kept
         self._quotas = quotas
+        self._names = names
         self.writers: dict[int, LineWriter] = {}
         self._files = HandleTable(self._restore)
         self._reads = FileReads(tasks, clock)
@@ -434,8 +438,9 @@ class OpenFiles:
             return
         if self._clock.monotonic_s() < partition.reload_after_s:
             return
-        await partition.executor.change_in_thread(self._reload_now, partition)
-        partition.replace_log(self._store.partition(*partition.topic_partition))
+        with self._names.changing():
+            await partition.executor.change_in_thread(self._reload_now, partition)
+            partition.replace_log(self._store.partition(*partition.topic_partition))
         if partition.log.offline is not None:
             partition.reload_after_s = self._clock.monotonic_s() + RELOAD_AGAIN_S
 

@@ -51,6 +51,7 @@ from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.lookups import Lookups
+from logfs.fs.nativenames import NativeNames
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, PlainNode, TopicNode
 from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
@@ -102,13 +103,16 @@ class Operations(pyfuse3.Operations):
         self.tree = tree
         self.options = options
         self._clock = clock
-        self.topic_changes = TopicChangeQueue(store, tree, clock)
+        self.native_names = NativeNames(hooks)
+        self.topic_changes = TopicChangeQueue(store, tree, clock, self.native_names)
         self.quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self.quotas)
         self._kept = KeptNodes(tree)
         self.state_words: Words | None = None
         self._inherited: tuple[list[int], list[int]] = [], []
-        self.inodes: InodeTable[Node] = InodeTable(tree.root, keeper=self._kept)
+        self.inodes: InodeTable[Node] = InodeTable(
+            tree.root, keeper=self._kept, take_lookups=self.native_names.take
+        )
         self.directories = HandleTable(self._restore_directory)
         self.interrupts = InterruptWatch(hooks)
         self.store_waits = StoreWaits(store.disk, self.interrupts)
@@ -133,6 +137,7 @@ class Operations(pyfuse3.Operations):
             inodes=self.inodes,
             kept=self._kept,
             quotas=self.quotas,
+            names=self.native_names,
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
@@ -184,12 +189,16 @@ class Operations(pyfuse3.Operations):
     @interruptible
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
-        parent = self.inodes.node(parent_inode)
+        parent, seen = self.inodes.node(parent_inode), self.native_names.seen
         node = await self.lookups.find(parent, name)
         entry = await self._entry(node)
         self.inodes.count(node)
         if self.access_log is not None:
             self.access_log.note_lookup(parent_inode, name, node.ino)
+        elif not self.store_waits.has_store and (
+            not isinstance(node, PlainNode) or self.files.native.know(node)
+        ):
+            self.native_names.know(parent, name, node, seen)
         return entry
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
@@ -209,6 +218,8 @@ class Operations(pyfuse3.Operations):
             entry.st_ino = self.inodes.shown_number(node)
         elif isinstance(node, PlainNode):
             self.files.native.know(node)
+        elif isinstance(node, TopicNode) and self.tree.is_live(node):
+            self.native_names.know_directory(node)
         return entry
 
     @request_handler
@@ -235,7 +246,6 @@ class Operations(pyfuse3.Operations):
                     attr.st_uid if fields.update_uid else None,
                     attr.st_gid if fields.update_gid else None,
                 )
-            self.files.native.forget_attributes()
             if self.kernel_cache is not None:
                 await self.kernel_cache.drop_attributes(self._sharers_of(node))
         return await self._entry(node)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple
 import trio
 
 from logfs.fs.handover.notes import Note
+from logfs.fs.nativenames import NativeNames
 from logfs.fs.nodes import MountOwnership, Node, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.quotas import Quotas
@@ -38,10 +39,12 @@ class TopicChangeQueue:
 
     Attributes:
         lock: Held during each change.
+        names: What is looked up without Python, not during a change.
     """
 
-    def __init__(self, store: AnyStore, tree: Tree, clock: Clock) -> None:
+    def __init__(self, store: AnyStore, tree: Tree, clock: Clock, names: NativeNames) -> None:
         self._store = store
+        self.names = names
         self._tree = tree
         self._clock = clock
         self.lock = trio.Lock()
@@ -49,7 +52,8 @@ class TopicChangeQueue:
     async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a change when its turn comes."""
         async with self.lock:
-            return await trio.to_thread.run_sync(call, *args)
+            with self.names.changing():
+                return await trio.to_thread.run_sync(call, *args)
 
     async def undelete_topic(self, topic: str) -> None:
         """Restore a deleted topic.

@@ -29,6 +29,7 @@ class FakeKernel:
     serving_stats = 0
     serving_reads = 0
     serving_opens = 0
+    serving_lookups = 0
     serving_releases = 0
     reading_waiting = 0
 

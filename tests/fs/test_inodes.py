@@ -93,3 +93,32 @@ def test_forgetting_an_unknown_number_does_nothing() -> None:
     table = table_of_three()
     table.forget([(12345, 1), (100, 3)])
     assert len(table) == 1
+
+
+def test_lookups_that_were_counted_elsewhere_keep_a_node() -> None:
+    elsewhere = {100: 5}
+    table = InodeTable(
+        Thing("root"), lambda *_: 100, take_lookups=lambda number: elsewhere.pop(number, 0)
+    )
+    node = table.canonical(Thing("a"))
+    table.count(node)
+    table.forget([(node.ino, 4)])
+    assert table.node(node.ino) is node
+    table.forget([(node.ino, 2)])
+    with pytest.raises(StaleError):
+        table.node(node.ino)
+
+
+def test_a_lookup_that_was_counted_elsewhere_changes_the_number_of_lookups() -> None:
+    elsewhere: dict[int, int] = {}
+    table = InodeTable(
+        Thing("root"), lambda *_: 100, take_lookups=lambda number: elsewhere.pop(number, 0)
+    )
+    node = table.canonical(Thing("a"))
+    table.count(node)
+    before = table.lookups(node.ino)
+    elsewhere[node.ino] = 1
+    assert table.lookups(node.ino) != before
+    elsewhere[node.ino] = 1
+    table.drop(node.ino)
+    assert not elsewhere

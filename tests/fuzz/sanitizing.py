@@ -71,6 +71,7 @@ _OF_THREADS = (
     "answering",
     "attributes",
     "handover",
+    "naming",
     "openfiles",
     "opening",
     "queue",

@@ -28,6 +28,7 @@ static int sync_noted(int fd);
 
 #include "../../logfs/fs/native/attributes.h"
 #include "../../logfs/fs/native/handover.h"
+#include "../../logfs/fs/native/naming.h"
 #include "../../logfs/fs/native/openfiles.h"
 #include "../../logfs/fs/native/opening.h"
 #include "../../logfs/fs/native/serving.h"
@@ -47,7 +48,8 @@ static struct {
     int32_t error;
     uint32_t size;
     uint64_t length; /* of a file, from its attributes */
-    uint64_t fh;     /* of a file that was opened */
+    uint64_t looked; /* of one that was looked up */
+    uint64_t fh;     /* of a file that was opened; the inode of one that was looked up */
     int is_done;
 } waiting_for[PROGRAMS];
 
@@ -59,6 +61,9 @@ static log_writer writers[PROGRAMS];
 static line_file lines[PROGRAMS];
 static int64_t synced[PARTITIONS]; /* bytes of the logs */
 static int64_t wrong, taken;
+/* Look-ups of each log: those that the kernel knows of, and those of which Python does. */
+static int64_t known_lookups[PARTITIONS], told_lookups[PARTITIONS];
+static int64_t forgotten;
 
 /* --- The log ------------------------------------------------------------------------------------- */
 
@@ -153,14 +158,68 @@ static void look(uint64_t unique, uint64_t node) {
     serving_note_reply(unique);
 }
 
+static char name_of(uint64_t node) { return (char)('a' + node - 1); }
+
+static void take_lookups(uint64_t node) { told_lookups[node - 1] += (int64_t)logfs_naming_take(node); }
+
+/* Answer LOOKUP of a log in the directory 1000, and have the next ones answered without Python. */
+static void find_name(uint64_t unique, uint64_t node) {
+    struct entry_reply found = {.node = node};
+    struct reply_header header = {.length = sizeof header + sizeof found, .unique = unique};
+    struct iovec parts[] = {{&header, sizeof header}, {&found, sizeof found}};
+    uint64_t length = (uint64_t)partition_shown(&shown[node - 1]).text;
+    const char name = name_of(node);
+
+    memcpy(found.attributes + sizeof(uint64_t), &length, sizeof length);
+    told_lookups[node - 1]++;
+    if (logfs_naming_know(1000, &name, 1, node, 1000) != 0) {
+        fprintf(stderr, "two names have one place\n");
+        wrong = 1;
+    }
+    if (writev(device_end, parts, 2) < 0)
+        perror("reply");
+    handover_note_reply(unique, 1);
+    serving_note_reply(unique);
+}
+
+/* The kernel takes look-ups back: of as many it has been told before. */
+static void forget_lookups(const struct request_header *header) {
+    uint64_t node = header->node, count;
+
+    memcpy(&count, header + 1, sizeof count);
+    told_lookups[node - 1] -= (int64_t)count;
+    if (told_lookups[node - 1] <= 0)
+        take_lookups(node);
+    if (told_lookups[node - 1] < 0) {
+        fprintf(stderr, "look-ups were not counted\n");
+        wrong = 1;
+    }
+    forgotten++;
+}
+
+/* Have all names forgotten, as before a change of topics. */
+static void forget_names(void) {
+    uint64_t nodes[LOGFS_NAMING_PLACES], lookups[LOGFS_NAMING_PLACES];
+    size_t count = logfs_naming_take_all(nodes, lookups);
+
+    for (size_t i = 0; i < count; i++)
+        told_lookups[nodes[i] - 1] += (int64_t)lookups[i];
+}
+
 static void answer(const uint8_t *bytes, size_t size) {
     const struct request_header *header = (const void *)bytes;
     const struct write_request *request = (const void *)(header + 1);
     size_t number;
     int place;
 
+    if (header->opcode == FUSE_OPCODE_FORGET && header->pid > 0 && header->pid <= PROGRAMS)
+        forget_lookups(header);
     if (is_one_way(header->opcode))
         return;
+    if (header->opcode == FUSE_OPCODE_LOOKUP && header->pid > 0 && header->pid <= PROGRAMS) {
+        find_name(header->unique, (uint64_t)bytes[sizeof *header] - 'a' + 1);
+        return;
+    }
     if (header->opcode == FUSE_OPCODE_GETATTR && header->node > 0 && header->node <= PARTITIONS) {
         look(header->unique, header->node);
         return;
@@ -256,6 +315,8 @@ static void *be_python(void *waited) {
             lock(step / 50 % PARTITIONS);
             unlock(step / 50 % PARTITIONS);
         }
+        if (step % 500 == 0)
+            forget_names();
         (void)partition_shown(&shown[step % PARTITIONS]);
     }
 }
@@ -280,6 +341,9 @@ static void *read_replies(void *unused) {
                 memcpy(&waiting_for[i].length,
                        buffer + sizeof *header + offsetof(struct attributes_reply, size),
                        sizeof(uint64_t));
+                memcpy(&waiting_for[i].looked,
+                       buffer + sizeof *header + offsetof(struct entry_reply, attributes) +
+                           sizeof(uint64_t), sizeof(uint64_t));
                 memcpy(&waiting_for[i].fh, buffer + sizeof *header, sizeof(uint64_t));
                 waiting_for[i].is_done = 1;
             }
@@ -290,12 +354,12 @@ static void *read_replies(void *unused) {
 
 static uint64_t next_unique(void) { return __atomic_add_fetch(&last_unique, 2, __ATOMIC_SEQ_CST); }
 
-static int32_t request(int program, uint32_t opcode, const void *body, size_t body_bytes,
-                       const void *data, size_t bytes, uint32_t *size) {
+static int32_t request_about(int program, uint64_t node, uint32_t opcode, const void *body,
+                             size_t body_bytes, const void *data, size_t bytes, uint32_t *size) {
     struct request_header header = {.length = (uint32_t)(sizeof header + body_bytes + bytes),
                                     .opcode = opcode,
                                     .unique = next_unique(),
-                                    .node = (uint64_t)(program % PARTITIONS) + 1,
+                                    .node = node,
                                     .pid = (uint32_t)program + 1};
     struct iovec parts[] = {
         {&header, sizeof header}, {(void *)body, body_bytes}, {(void *)data, bytes}};
@@ -314,6 +378,13 @@ static int32_t request(int program, uint32_t opcode, const void *body, size_t bo
     *size = waiting_for[program].size;
     pthread_mutex_unlock(&replies_mutex);
     return error;
+}
+
+static int32_t request(int program, uint32_t opcode, const void *body, size_t body_bytes,
+                       const void *data, size_t bytes, uint32_t *size) {
+    uint64_t node = (uint64_t)(program % PARTITIONS) + 1;
+
+    return request_about(program, node, opcode, body, body_bytes, data, bytes, size);
 }
 
 /* Sync the log of a program: what it has shown before is durable then. */
@@ -340,6 +411,34 @@ static void look_at_log(int program) {
         (int64_t)waiting_for[program].length < wanted) {
         fprintf(stderr, "a file is too short\n");
         wrong = 1;
+    }
+}
+
+/* Look the log of a program up, and have the kernel forget now and then what it knows by then. */
+static void look_up(int program, unsigned *seed) {
+    const int place = program % PARTITIONS;
+    const uint64_t node = (uint64_t)place + 1;
+    const char name[] = {name_of(node), 0};
+    int64_t wanted = partition_shown(&shown[place]).text;
+    uint32_t size;
+
+    if (request_about(program, 1000, FUSE_OPCODE_LOOKUP, name, sizeof name, "", 0, &size) != 0 ||
+        waiting_for[program].fh != node || (int64_t)waiting_for[program].looked < wanted) {
+        fprintf(stderr, "a name is not found\n");
+        wrong = 1;
+    }
+    __atomic_add_fetch(&known_lookups[place], 1, __ATOMIC_SEQ_CST);
+    if (rand_r(seed) % 20 == 0) {
+        uint64_t count = (uint64_t)__atomic_exchange_n(&known_lookups[place], 0, __ATOMIC_SEQ_CST);
+        struct request_header header = {.length = sizeof header + sizeof count,
+                                        .opcode = FUSE_OPCODE_FORGET,
+                                        .unique = next_unique(),
+                                        .node = node,
+                                        .pid = (uint32_t)program + 1};
+        struct iovec parts[] = {{&header, sizeof header}, {&count, sizeof count}};
+
+        if (writev(kernel_end, parts, 2) < 0)
+            perror("forget");
     }
 }
 
@@ -396,6 +495,8 @@ static void *be_program(void *given) {
             sync_log(program->number, write.fh);
         if (kind % 4 == 0)
             look_at_log(program->number);
+        if (kind % 4 != 1)
+            look_up(program->number, &program->seed);
         if (kind % 17 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
             request(program->number, FUSE_OPCODE_FLUSH, &flush, sizeof flush, "", 0, &size);
             request(program->number, FUSE_OPCODE_RELEASE, &release, sizeof release, "", 0, &size);
@@ -421,6 +522,10 @@ static void *send_garbage(void *given) {
         header->length = rand_r(&seed) % 2 ? (uint32_t)size : (uint32_t)rand_r(&seed);
         header->unique = next_unique();
         header->pid = 0; /* no program */
+        if (rand_r(&seed) % 9 == 0) { /* a name that has no end, or more than one */
+            header->node = 1000;
+            bytes[sizeof *header] = 'a';
+        }
         header->opcode = rand_r(&seed) % 2   ? FUSE_OPCODE_WRITE
                          : rand_r(&seed) % 4 ? (uint32_t)rand_r(&seed) % 60
                                              : FUSE_OPCODE_FSYNC;
@@ -526,10 +631,21 @@ int main(int count, char **arguments) {
                     (long long)programs[i].written);
             wrong = 1;
         }
+    for (uint64_t node = 1; node <= PARTITIONS; node++) {
+        take_lookups(node);
+        if (told_lookups[node - 1] != known_lookups[node - 1]) {
+            fprintf(stderr, "%lld look-ups, counted: %lld\n", (long long)known_lookups[node - 1],
+                    (long long)told_lookups[node - 1]);
+            wrong = 1;
+        }
+    }
+    printf("%llu look-ups (%lld times forgotten), ", (unsigned long long)logfs_serving_lookups(),
+           (long long)forgotten);
     printf("%llu writes applied, %llu syncs, %llu stats, %llu opens (%lld taken), %llu requests queued\n",
            (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_syncs(),
            (unsigned long long)logfs_serving_stats(), (unsigned long long)logfs_serving_opens(),
            (long long)taken, (unsigned long long)logfs_serving_queued());
     return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_syncs() == 0 ||
-           logfs_serving_stats() == 0 || logfs_serving_opens() == 0 || taken == 0;
+           logfs_serving_stats() == 0 || logfs_serving_opens() == 0 || taken == 0 ||
+           logfs_serving_lookups() == 0 || forgotten == 0;
 }

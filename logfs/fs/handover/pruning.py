@@ -58,11 +58,12 @@ class Pruning:
         """Ask for a few inodes; returns whether the kernel did not know one of them."""
         unsure, has_found = self._unsure, False
         for number in numbers:
+            # First: the look-ups that the kernel is told of from now on come to Python.
+            lookups = self._inodes.lookups(number)
             if self._knows(number):
                 unsure[number] = _KNOWN
                 continue
             has_found = True
-            lookups = self._inodes.lookups(number)
             if unsure[number] == lookups:
                 del unsure[number]
                 self._inodes.drop(number)

@@ -224,6 +224,12 @@ _WITHOUT_PYTHON: tuple[tuple[str, str, str, str], ...] = (
         "logfs_native_stats_total",
         "Stats among those that were answered without Python.",
     ),
+    (
+        "serving_lookups",
+        "lookup",
+        "logfs_native_lookups_total",
+        "Look-ups of names among those that were answered without Python.",
+    ),
     ("serving_flushes", "flush", "", ""),
     ("serving_releases", "release", "", ""),
 )

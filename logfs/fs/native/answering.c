@@ -8,6 +8,7 @@
 
 #include "attributes.h"
 #include "handover.h"
+#include "naming.h"
 #include "openfiles.h"
 #include "opening.h"
 #include "queue.h"
@@ -175,6 +176,8 @@ enum answered answering_try(
             return LEFT;
         session_reply(header->unique, 0, NULL, 0);
         return ANSWERED;
+    case FUSE_OPCODE_LOOKUP:
+        return naming_look_up(header, size) ? ANSWERED : LEFT;
     case FUSE_OPCODE_GETATTR:
         return get_attributes(header, size);
     case FUSE_OPCODE_INTERRUPT:

@@ -1,5 +1,5 @@
 /* Requests that are answered without Python: OPEN, WRITE, FSYNC, FLUSH and RELEASE of files that append,
-   READ and GETATTR.
+   READ, GETATTR and LOOKUP.
 
    Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */
 

@@ -1,4 +1,4 @@
-/* The attributes of files that grow; see attributes.h. */
+/* The attributes of files that grow and of directories; see attributes.h. */
 
 #include "attributes.h"
 
@@ -12,8 +12,10 @@
 
 struct known {
     uint64_t node; /* 0: none */
-    log_partition *partition;
-    int64_t changes, before; /* before: the position at which the active segment begins */
+    log_partition *partition; /* NULL: it is a directory */
+    int64_t changes, before;  /* before: the position at which the active segment begins */
+    int64_t modified_ms;      /* of a directory */
+    uint32_t valid_ms;
     int view;
     uint32_t mode, uid, gid;
     uint64_t append_key; /* 0: Python opens the file */
@@ -23,6 +25,16 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct known places[PLACES];
 
 static struct known *place_of(uint64_t node) { return &places[node % PLACES]; }
+
+/* Find the length and the time of what is known; returns 0 if Python has to answer. */
+static int measure(const struct known *known, int64_t *length, int64_t *modified_ms) {
+    if (known->partition != NULL)
+        return openfiles_functions->length(
+            known->partition, known->view, known->changes, length, modified_ms);
+    *length = 0;
+    *modified_ms = known->modified_ms;
+    return 1;
+}
 
 int attributes_find(uint64_t node, struct attributes_reply *found) {
     struct known known;
@@ -34,14 +46,15 @@ int attributes_find(uint64_t node, struct attributes_reply *found) {
     pthread_mutex_lock(&mutex);
     known = *place_of(node);
     is_true = known.node == node && node != 0 &&
-              openfiles_functions->length(known.partition, known.view, known.changes, &length,
-                                          &modified_ms);
+              measure(&known, &length, &modified_ms);
     pthread_mutex_unlock(&mutex);
     if (!is_true || modified_ms < 0)
         return 0;
     modified_s = (uint64_t)modified_ms / 1000;
     modified_ns = (uint32_t)(modified_ms % 1000) * 1000000;
     *found = (struct attributes_reply){
+        .valid_s = known.valid_ms / 1000,
+        .valid_ns = known.valid_ms % 1000 * 1000000,
         .node = node,
         .size = (uint64_t)(known.before + length),
         .blocks = ((uint64_t)(known.before + length) + BLOCK_BYTES - 1) / BLOCK_BYTES,
@@ -80,7 +93,7 @@ int attributes_find_partition(
 }
 
 static void forget(struct known *known) {
-    if (known->node != 0)
+    if (known->node != 0 && known->partition != NULL)
         openfiles_functions->release(known->partition);
     known->node = 0;
 }
@@ -93,7 +106,30 @@ void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes
     openfiles_functions->hold(partition);
     pthread_mutex_lock(&mutex);
     forget(known);
-    *known = (struct known){node, partition, changes, before, view, mode, uid, gid, append_key};
+    *known = (struct known){.node = node,
+                            .partition = partition,
+                            .changes = changes,
+                            .before = before,
+                            .view = view,
+                            .mode = mode,
+                            .uid = uid,
+                            .gid = gid,
+                            .append_key = append_key};
+    pthread_mutex_unlock(&mutex);
+}
+
+void logfs_serving_know_directory(uint64_t node, uint32_t mode, uint32_t uid, uint32_t gid,
+                                  int64_t modified_ms, uint32_t valid_ms) {
+    struct known *known = place_of(node);
+
+    pthread_mutex_lock(&mutex);
+    forget(known);
+    *known = (struct known){.node = node,
+                            .modified_ms = modified_ms,
+                            .valid_ms = valid_ms,
+                            .mode = mode,
+                            .uid = uid,
+                            .gid = gid};
     pthread_mutex_unlock(&mutex);
 }
 

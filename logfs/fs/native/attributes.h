@@ -1,8 +1,8 @@
-/* The attributes of files that grow, so that stat(2) takes no Python.
+/* The attributes of files that grow and of directories, so that stat(2) takes no Python.
 
    Python says what it has answered. That stays true, but for the length and the time, as long as Python
-   changes nothing of the partition: what is appended without Python is added here. A change of owners
-   and modes is no change of a partition, so Python has all attributes forgotten then. */
+   changes nothing of the partition: what is appended without Python is added here. A change of owners,
+   modes and topics is no change of a partition, so Python has all attributes forgotten then. */
 
 #ifndef LOGFS_ATTRIBUTES_H
 #define LOGFS_ATTRIBUTES_H
@@ -20,6 +20,11 @@
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
                         uint64_t append_key);
+
+/* The same for a directory, which is as it is until logfs_serving_forget. valid_ms: how long the kernel may
+   keep the attributes. */
+void logfs_serving_know_directory(uint64_t node, uint32_t mode, uint32_t uid, uint32_t gid,
+                                  int64_t modified_ms, uint32_t valid_ms);
 
 /* Forget what is known of all inodes. */
 void logfs_serving_forget(void);

@@ -5,9 +5,11 @@
 #ifndef LOGFS_REQUESTS_H
 #define LOGFS_REQUESTS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
+    FUSE_OPCODE_LOOKUP = 1,
     FUSE_OPCODE_FORGET = 2,
     FUSE_OPCODE_GETATTR = 3,
     FUSE_OPCODE_OPEN = 14,
@@ -60,6 +62,12 @@ struct attributes_reply {
     uint64_t accessed_s, modified_s, changed_s;
     uint32_t accessed_ns, modified_ns, changed_ns;
     uint32_t mode, links, uid, gid, device, block_bytes, attribute_flags;
+};
+
+struct entry_reply {
+    uint64_t node, generation, valid_s, attributes_valid_s;
+    uint32_t valid_ns, attributes_valid_ns;
+    uint8_t attributes[88]; /* struct attributes_reply from its node on */
 };
 
 struct open_request {
@@ -130,6 +138,9 @@ _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
 _Static_assert(sizeof(struct attributes_request) == 16, "fuse_getattr_in");
 _Static_assert(sizeof(struct attributes_reply) == 104, "fuse_attr_out");
+_Static_assert(sizeof(struct entry_reply) == 128, "fuse_entry_out");
+_Static_assert(sizeof(struct attributes_reply) - offsetof(struct attributes_reply, node) == 88,
+               "fuse_attr");
 _Static_assert(sizeof(struct open_request) == 8, "fuse_open_in");
 _Static_assert(sizeof(struct read_request) == 40, "fuse_read_in");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");

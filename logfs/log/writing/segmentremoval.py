@@ -201,6 +201,8 @@ class SegmentRemoval:
 
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments that are due and that no open file reads."""
+        if not self.deleted.has_any:
+            return  # without the lock, so that threads go on: this is called every few seconds
         with self._state.lock:
             due = self.deleted.take_due(now_ms)
         for segment in due:
@@ -252,6 +254,11 @@ class DeletedSegments:
         self._disk = local_part(disk)
         self._waiting: list[tuple[int, Segment]] = []
         self.notes: DeletedNotes | None = None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there are any; without the lock, too."""
+        return bool(self._waiting)
 
     @property
     def segments(self) -> list[Segment]:
