@@ -25,7 +25,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     filereads                          reads, on the event loop or in a thread
     openfiles                          the open files of the mount
     storewaits, lookups                waits for an object store; look-ups, which never wait for it
-    operations                         the requests of the kernel
+    refusedoperations, operations      the requests of the kernel
     metrics                            what Prometheus and ``logfs status`` read
     requests … listening               the control socket
     session                            the connection to the kernel: mounted or adopted

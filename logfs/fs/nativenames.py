@@ -17,8 +17,8 @@ Python has found and the attributes that a stat(2) would get. What could make th
 * Permissions are checked by the kernel, with the modes and owners of the replies. They do not
   depend on the user that looks a name up. With an access log, which notes each look-up, none is
   noted here.
-* The kernel counts look-ups, and an inode is dropped when it has taken all of them back. The
-  library counts before it replies. The inode table takes that count together with the name
+* The kernel adds up look-ups, and an inode is dropped when it has taken all of them back. The
+  library adds before it replies. The inode table takes that count together with the name
   (``take``) before it drops an inode. Look-ups of another name or of one that was taken come to
   Python.
 * The daemon ends. Its successor knows no names, and does not need the counts: it keeps the inodes

@@ -8,7 +8,6 @@ pyfuse3 copies the result of ``read`` before anything else runs on the loop.
 """
 
 import contextlib
-import errno
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -57,6 +56,7 @@ from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.quotas import Quotas
+from logfs.fs.refusedoperations import RefusedOperations
 from logfs.fs.replies import RequestCounts, make_entry, make_statvfs, request_handler
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.storewaits import StoreWaits, interruptible
@@ -80,7 +80,7 @@ Ts = TypeVarTuple("Ts")
 _OWN_ATTRIBUTES = PREFIX.encode()
 
 
-class Operations(pyfuse3.Operations):
+class Operations(RefusedOperations):
     """The handlers of the file system, for pyfuse3."""
 
     supports_dot_lookup = False
@@ -449,56 +449,6 @@ class Operations(pyfuse3.Operations):
         with self._notes.of(self._request()) as note:
             await self._change_attribute(note, inode, name, None, ctx.uid)
 
-    # Always refused: nothing is removed, renamed or linked by its name
-
-    @request_handler
-    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        """Refuse to remove a file."""
-        await self._refuse(parent_inode, name)
-
-    @request_handler
-    async def rename(
-        self,
-        parent_inode_old: int,
-        name_old: bytes,
-        parent_inode_new: int,
-        name_new: bytes,
-        flags: int,
-        ctx: RequestContext,
-    ) -> None:
-        """Refuse to rename anything."""
-        await self._refuse(parent_inode_old, name_old)
-
-    @request_handler
-    async def link(
-        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a second name."""
-        self.inodes.node(inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @request_handler
-    async def symlink(
-        self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a link."""
-        self.inodes.node(parent_inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @request_handler
-    async def mknod(
-        self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a special file."""
-        self.inodes.node(parent_inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @request_handler
-    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
-        """Answer that this is no link; there are none."""
-        self.inodes.node(inode)
-        raise FUSEError(errno.EINVAL)
-
     # Inside
 
     @interruptible
@@ -595,10 +545,6 @@ class Operations(pyfuse3.Operations):
             for other in self.inodes.nodes()
             if other.partition is not None and other.partition.topic_partition.topic == topic
         ]
-
-    async def _refuse(self, parent_inode: int, name: bytes) -> None:
-        await self.lookups.find(self.inodes.node(parent_inode), name)
-        raise refusal(read_only=self._store.read_only)
 
     def _check_writable(self) -> None:
         if self._store.read_only:

@@ -170,7 +170,7 @@ def test_walks_show_the_same_with_and_without(tmp_path: Path) -> None:
         with_native, without = (native_lookups(mounted.data) for mounted in mounts)
         assert with_native > 20
         assert without == 0
-        # The counts were right: what the kernel has forgotten was dropped.
+        # The numbers were right: what the kernel has forgotten was dropped.
         wait_until(
             lambda: len({metric(mounted.data, "logfs_inodes") for mounted in mounts}) == 1,
             "both mounts have as many inodes",

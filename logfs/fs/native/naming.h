@@ -5,9 +5,9 @@
    (attributes.h): not after Python has changed the partition, and not while Python has to answer something
    about the partition before. Everything else is left to Python.
 
-   The kernel counts each reply, and takes these look-ups back with a FORGET. So they are counted before the
-   reply. Python, which owns the inodes, takes the count together with the name: from then on each look-up
-   of the inode comes to Python. So an inode that the kernel may know is never dropped. */
+   The kernel adds up the replies, and takes these look-ups back with a FORGET. So they are counted before
+   the reply. Python, which owns the inodes, takes the count together with the name: from then on each
+   look-up of the inode comes to Python. So an inode that the kernel may know is never dropped. */
 
 #ifndef LOGFS_NAMING_H
 #define LOGFS_NAMING_H
