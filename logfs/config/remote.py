@@ -54,11 +54,6 @@ class RemoteConfig(Settings):
         "which data directory this is, as the first daemon has noted it: another one may not write "
         "the same partitions",
     )
-    directory_home: str = setting(
-        _Text(r"\S*", "a text without spaces"),
-        "",
-        "where that directory is, machine and inode: elsewhere, objects of deleted topics stay",
-    )
     endpoint: str | None = setting(
         _Text(r"https?://[^\s/]+(/\S*)?", "an address such as https://HOST:PORT"),
         None,

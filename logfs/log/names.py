@@ -53,6 +53,7 @@ CONTROL_SOCKET = "logfs.socket"
 BACKUP = "logfs.backup"
 CLOSED = "logfs.closed"
 REMOTE = "logfs.remote"
+REMOTE_HOME = "logfs.remote.home"
 
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"

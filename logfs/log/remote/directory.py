@@ -1,7 +1,8 @@
 """The data directory that has a store: its file ``logfs.remote``, and the disk with both.
 
 The file is made by ``logfs remote init`` and edited by people; a daemon reads it when it starts. It
-is a plain file of ``key=value`` lines, whose name a broker ignores.
+is a plain file of ``key=value`` lines, whose name a broker ignores. ``logfs.remote.home`` says on
+which machine, and with which inode, the directory had its id first: a plain copy is elsewhere.
 """
 
 import errno
@@ -16,12 +17,9 @@ from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import CachedBytes, OpenPart, OverlayDisk, RemotePart
 from logfs.disk.vfs import Disk, File, RootedDisk
 from logfs.errors import InvalidConfigError, LogfsError
-from logfs.log.names import REMOTE
+from logfs.log.names import REMOTE, REMOTE_HOME
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.rows import TieredRows
-
-_OWN = frozenset({b"directory.id", b"directory.home"})
-"""Settings that no copy has."""
 
 
 class OpenedStore(NamedTuple):
@@ -73,7 +71,7 @@ class OwnDirectory(NamedTuple):
 def own_directory(
     disk: Disk, new_id: Callable[[], bytes], machine: str, *, is_moved: bool = False
 ) -> OwnDirectory:
-    """Return which data directory this is; the first call notes it in ``logfs.remote``.
+    """Return which data directory this is; the first call notes it.
 
     Args:
         disk: The local disk.
@@ -85,18 +83,26 @@ def own_directory(
         InvalidConfigError, OSError: See ``read_remote_config``.
     """
     config = read_remote_config(disk)
-    home = f"{machine}/{disk.stat('').inode}"
-    known = "" if config is None else config.directory_home
-    made = config.directory_id if config is not None else ""
-    if made and known and not is_moved:
-        return OwnDirectory(bytes.fromhex(made), known != home)
-    made = made or new_id().hex()
-    forget_directory_id(disk)
-    text = disk.read(REMOTE).decode()
-    separator = "" if text.endswith("\n") or not text else "\n"
-    noted = f"directory.id={made}\ndirectory.home={home}\n"
-    disk.replace(REMOTE, f"{text}{separator}{noted}".encode())
-    return OwnDirectory(bytes.fromhex(made), is_copy=False)
+    home = f"{machine}/{disk.stat('').inode}\n".encode()
+    known = _read_home(disk)
+    if config is not None and config.directory_id:
+        directory_id = bytes.fromhex(config.directory_id)
+        if known is not None and not is_moved:
+            return OwnDirectory(directory_id, known != home)
+    else:
+        directory_id, text = new_id(), disk.read(REMOTE).decode()
+        separator = "" if text.endswith("\n") or not text else "\n"
+        noted = f"{text}{separator}directory.id={directory_id.hex()}\n"
+        disk.replace(REMOTE, noted.encode())
+    disk.replace(REMOTE_HOME, home)
+    return OwnDirectory(directory_id, is_copy=False)
+
+
+def _read_home(disk: Disk) -> bytes | None:
+    try:
+        return disk.read(REMOTE_HOME)
+    except FileNotFoundError:
+        return None
 
 
 def forget_directory_id(disk: Disk) -> None:
@@ -108,7 +114,7 @@ def forget_directory_id(disk: Disk) -> None:
         lines = disk.read(REMOTE).splitlines(keepends=True)
     except FileNotFoundError:
         return
-    kept = [line for line in lines if line.partition(b"=")[0].strip() not in _OWN]
+    kept = [line for line in lines if line.partition(b"=")[0].strip() != b"directory.id"]
     if kept != lines:
         disk.replace(REMOTE, b"".join(kept))
 

@@ -254,6 +254,7 @@ _KNOWN_IN_ROOT = {
     names.BACKUP,
     names.CLOSED,
     names.REMOTE,
+    names.REMOTE_HOME,
     names.BOOTSTRAP_CHECKPOINT,
 }
 _ZERO = "the next start takes 0 for every partition; restore it or remove it"
