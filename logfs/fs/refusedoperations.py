@@ -5,10 +5,12 @@ import errno
 import pyfuse3
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext
 
+from logfs.fs.accesslog import AccessLog
+from logfs.fs.errnos import Translator
 from logfs.fs.inodes import InodeTable
 from logfs.fs.lookups import Lookups
 from logfs.fs.nodes import Node
-from logfs.fs.replies import request_handler
+from logfs.fs.replies import RequestCounts, request_handler
 from logfs.fs.rules import refusal
 from logfs.log.following.store import AnyStore
 
@@ -16,6 +18,9 @@ from logfs.log.following.store import AnyStore
 class RefusedOperations(pyfuse3.Operations):
     """The handlers that refuse, with the errno that says why."""
 
+    translator: Translator
+    request_counts: RequestCounts
+    access_log: AccessLog | None
     inodes: InodeTable[Node]
     lookups: Lookups
     _store: AnyStore
