@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from logfs.records.record import Record
     from logfs.types import IsolationLevel
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _WHERE = {
     "open": ("logfs.library.store", "open_partition"),
