@@ -11,7 +11,7 @@ from logfs.log.remote.directory import forget_directory_id, own_directory
 from logfs.log.tiering.removing import SHORTEST_DELAY_MS
 from tests.log.support import text_of
 from tests.mounting import Mount, logfs, wait_until
-from tests.remote.servers import Bucket
+from tests.remote.servers import Bucket, ObjectServer
 from tests.remote.test_tiered_mount import append, make_topic, remote_of, text, tiered_mount
 from tests.remote.tiering import TIERED, TieredBench, no_throttle
 
@@ -124,3 +124,38 @@ def test_a_topic_that_is_deleted_in_a_copy_stays_in_the_store(
         assert file.read_bytes() == lines + more
     finally:
         first.stop()
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_a_bucket_that_was_copied_goes_on_in_the_place_of_the_first(
+    tmp_path: Path,
+    bucket: Bucket,
+    object_server: ObjectServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy has the same bytes, and other ETags and times."""
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    copy = object_server.bucket("copied", "elsewhere/logs")
+    lines = text(0, 60_000)
+    with tiered_mount(tmp_path, bucket) as mount:
+        file = make_topic(mount)
+        append(file, lines[:3_000_000])
+        wait_until(lambda: remote_of(file)["remote_only_segments"] == 3, "the local files are gone")
+        mount.stop()
+        source, target = bucket.open(), copy.open()
+        for stat in list(source.list_all("")):
+            target.put(stat.key, [source.get(stat.key, 1 << 30)[0]])
+        for stat in list(source.list_all("")):
+            source.delete(stat.key)
+        place = mount.data / "logfs.remote"
+        place.write_text(place.read_text().replace(f"url={bucket.url}", f"url={copy.url}"))
+        mount.start()
+        assert file.read_bytes() == lines[:3_000_000]
+        append(file, lines[3_000_000:])
+        wait_until(lambda: remote_of(file)["remote_only_segments"] == 6, "the copy is written")
+        assert file.read_bytes() == lines
+        stored = logfs("cat", f"{copy.url}/orders/0")
+        assert lines.startswith(stored)
+        assert len(stored) > 5_000_000

@@ -91,3 +91,32 @@ def test_a_page_in_the_place_of_the_store_loses_no_record(
         wait_until_dropped(mount, file, 6)
         assert file.read_bytes() == lines
         assert remote_of(file)["error"] is None
+
+
+REFUSALS = [
+    (400, "ExpiredToken"),
+    (403, "RequestTimeTooSkewed"),
+    (429, "TooManyRequests"),
+    (503, "SlowDown"),
+    (507, "InsufficientStorage"),
+]
+
+
+@pytest.mark.parametrize(("status", "code"), REFUSALS)
+def test_a_store_that_refuses_everything_for_a_while_loses_no_record(
+    tmp_path: Path, bucket: Bucket, answers: Answers, status: int, code: str
+) -> None:
+    """Expired credentials, a clock that is off, a store that is busy or full."""
+    with tiered_mount(tmp_path, replace(bucket, endpoint=answers.endpoint)) as mount:
+        file, lines = make_topic(mount), text(0, 60_000)
+        append(file, lines[:3_000_000])
+        wait_until_dropped(mount, file, 3)
+        answers.rule = lambda _: refusal(status, code)
+        append(file, lines[3_000_000:])
+        wait_until(lambda: code in (remote_of(file)["error"] or ""), "the daemon is told why")
+        assert len(local_logs(mount)) == 4
+        assert file.with_name("0@offset=50000").read_bytes() == lines[5_000_000:]
+        answers.rule = None
+        wait_until_dropped(mount, file, 6)
+        assert file.read_bytes() == lines
+        assert remote_of(file)["error"] is None
