@@ -230,17 +230,26 @@ def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
         raise (_meaning(point, place.address) or error) from error
 
 
+def _exists(path: str) -> bool:
+    """Return whether there is such a file; unlike ``os.path.exists`` an error is not "no"."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     """Return why a mount refuses an address, which says more than its errno."""
     topic, name, *more = *address, "", ""
     try:
         if names_topic_range(topic):
             topic = parse_topic_range(topic, UTC).topic
-            return None if os.path.exists(f"{point}/{topic}") else no_topic(topic)
-        if not os.path.exists(f"{point}/{topic}"):
+            return None if _exists(f"{point}/{topic}") else no_topic(topic)
+        if not _exists(f"{point}/{topic}"):
             return no_topic(topic)
         number = parse_partition_name(name, UTC).partition  # the zone of dates does not matter here
-        if not os.path.exists(f"{point}/{topic}/{number}"):
+        if not _exists(f"{point}/{topic}/{number}"):
             return NoSuchPartitionError(f"topic {topic} has no partition {number}")
     except LogfsError as error:
         return error

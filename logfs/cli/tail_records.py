@@ -74,7 +74,7 @@ class Printed(NamedTuple):
     stop: int
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class Followed:
     """One partition.
 
@@ -140,7 +140,7 @@ _HIDDEN = "__"
 _time = attrgetter("time_ms")
 
 
-@dataclass(eq=False, repr=False)
+@dataclass
 class _Root:
     """A data directory or mount point that PATHs lie in, and what its daemon shows."""
 
@@ -155,7 +155,7 @@ class _Root:
         return cls(root, partitions_of(reading_disk(root)), shown_level(root))
 
 
-@dataclass(eq=False, repr=False)
+@dataclass
 class _Selection:
     """What a PATH names, None for all; where to begin, None for the last records; where to end."""
 

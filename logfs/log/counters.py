@@ -73,7 +73,7 @@ class Histogram:
         return None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class Deleted:
     """What was given up for one reason: segments, and bytes of their ``.log`` files."""
 
@@ -81,7 +81,7 @@ class Deleted:
     size_bytes: int = 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class LogCounters:
     """The counters of one partition, since its daemon started.
 
@@ -208,7 +208,7 @@ _SUMS = (
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class PackingStatus:
     """The packing of one partition, as far as this process has seen it.
 
@@ -233,7 +233,7 @@ def longer_pause(pause_ms: int) -> int:
     return min(max(2 * pause_ms, _SHORTEST_PAUSE_MS), _LONGEST_PAUSE_MS)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class CompactionStatus:
     """The compaction of one partition, as far as this process has seen it.
 

@@ -174,7 +174,7 @@ class ForwardNotes:
             return []
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class _Slot:
     """What is known of a slot: the number of the last write, and its copies."""
 

@@ -13,7 +13,7 @@ def _no_clock() -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Host:
     """The machine a store runs on.
 

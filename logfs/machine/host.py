@@ -21,7 +21,7 @@ _DESCRIPTORS_A_SEGMENT = 8
 _MOST_OPEN_SEGMENTS = 4096
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Clock:
     """The two clocks a mount needs; tests bring their own.
 

@@ -187,7 +187,7 @@ def open_log(disk: Disk, segment: Segment) -> File | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class FollowContext:
     """A data directory that is followed; positions are kept in ``cache``, or in memory (None)."""
 

@@ -43,7 +43,7 @@ class Damage(NamedTuple):
     detail: str
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class ViewRebuild:
     """A followed log while what readers see of it is rebuilt.
 
@@ -261,7 +261,7 @@ class ViewRebuild:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Rewritten:
     """A segment that was rewritten, and the entries of its text index."""
 

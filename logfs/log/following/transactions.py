@@ -28,7 +28,7 @@ _EXPIRATION_MS = 86_400_000
 """Kafka's default of ``producer.id.expiration.ms``; open transactions do not expire."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class Transactions:
     """The transactions of a followed log, with positions. Under the lock of the partition."""
 

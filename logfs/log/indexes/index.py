@@ -40,7 +40,7 @@ _INT64 = struct.Struct(">q")
 _HEADER = struct.Struct(">4siq")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class IndexFormat:
     """How a kind of index file is laid out: a header or none, then entries of one size."""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class LoadContext:
     """What the store knows before it loads a partition.
 
@@ -89,7 +89,7 @@ class LoadContext:
         return config
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class Loader:
     """The state of one partition while it is loaded.
 

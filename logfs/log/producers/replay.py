@@ -28,7 +28,7 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Replay:
     """What the producers at an offset are rebuilt from.
 

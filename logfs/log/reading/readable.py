@@ -48,7 +48,7 @@ class Residency(NamedTuple):
         return {**self._asdict(), "segments": segments}
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ReadableState:
     """The state of a partition that readers see.
 

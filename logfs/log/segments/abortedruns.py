@@ -25,7 +25,7 @@ def _columns() -> Columns:
     return array("q"), array("q"), array("q")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class AbortedRuns:
     """Runs of aborted records, in order, no two of which touch.
 

@@ -43,7 +43,7 @@ _MAX_RECORDS = 1 << 20
 """The largest number of records that is accepted from a corrupt header."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class Scan:
     """What a scan found.
 

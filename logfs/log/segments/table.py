@@ -129,7 +129,7 @@ def encode_entry(entry: TableEntry) -> bytes:
     return body + _CRC.pack(crc32c(body))
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True)
 class TableState:
     """The combined content of the entries of a table.
 

@@ -132,7 +132,7 @@ class _WrittenState:
         self.lock.unflushed_since_ms = since_ms
 
 
-@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class PartitionState(_WrittenState, ReadableState):
     """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
 
