@@ -207,6 +207,43 @@ def test_a_lost_head_does_not_name_what_is_gone_until_it_is_back(lose: Lose) -> 
     assert text_of(bench.log).startswith(text)
 
 
+@pytest.mark.expect_log("had lost objects")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_head_that_is_made_again_names_no_object_before_it_is_there(restarts: bool) -> None:
+    """Both were lost, and local retention keeps the files for long."""
+    bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
+    text = bench.fill(20)
+    bench.tiering.copy(no_throttle)
+    bench.objects.objects.clear()
+    if restarts:
+        bench.restart()
+    else:
+        text += bench.fill(20, first=20)
+        with pytest.raises(RemoteStorageError, match="the head is gone"):
+            bench.tiering.copy(no_throttle)
+    absent = list[str]()
+
+    def look(*_: object) -> None:
+        bench.objects.before = None
+        if bench.place.head in bench.objects.objects:
+            for row in bench.head.entries:
+                for key in (bench.place.log, bench.place.indexes):
+                    name = key(row.base_offset, row.segment_id)
+                    absent.extend([name] if name not in bench.objects.objects else [])
+        bench.objects.before = look
+
+    bench.objects.before = look
+    bench.tiering.begin()
+    look()
+    bench.objects.before = None
+    assert len(bench.head.entries) > 1
+    assert not absent
+    bench.tiering.copy(no_throttle)
+    bases = [entry.base_offset for entry in bench.head.entries]
+    assert bases == [segment.base_offset for segment in bench.log.snapshot.segments[:-1]]
+    assert text_of(bench.log) == text
+
+
 def test_a_bucket_that_is_away_is_no_lost_head() -> None:
     bench = TieredBench()
     text = bench.fill(20)

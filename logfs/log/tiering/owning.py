@@ -45,7 +45,7 @@ from logfs.log.tiering.removing import (
     delete_doomed,
     doom_dropped,
 )
-from logfs.log.tiering.securing import lost_entries, name_again, secure
+from logfs.log.tiering.securing import lost_entries, restore, secure
 from logfs.log.tiering.uncopied import NearDeletion, near_deletion
 from logfs.log.topics import read_properties
 
@@ -145,7 +145,7 @@ class PartitionTiering:
             log.state.tier = catalog.begin(log.directory, self.place.topic_id, log.generation)
         return log.state.tier
 
-    def begin(self, *, takes_over: bool = False) -> None:
+    def begin(self, throttle: Throttle = _at_once, *, takes_over: bool = False) -> None:
         """Own the partition of the store; nothing happens if that was done.
 
         Raises:
@@ -174,8 +174,7 @@ class PartitionTiering:
                 # Compared before: a copy with other records must not fence its original.
                 head = self._writer.fence(first, check=compare, takes_over=takes_over)
             self._note(added)
-            if self._lost:
-                name_again(self._writer, log, self._lost)
+            self.status.copies += restore(self._writer, log, head, self._lost, throttle)
         self.status.epoch = head.epoch
         self._is_begun = True
 
@@ -186,7 +185,7 @@ class PartitionTiering:
             RemoteStorageError: See ``begin``; FencedError: another process has taken over.
             OSError: The store or the disk failed; what is complete is copied.
         """
-        self.begin()
+        self.begin(throttle)
         count = 0
         sealed = self.log.snapshot.segments[:-1]
         if sealed and self.log.recovery_point < sealed[-1].next_offset:
@@ -211,7 +210,7 @@ class PartitionTiering:
             FencedError: Another process has taken over.
             RemoteStorageError, OSError: The store or the disk failed; see ``secure``.
         """
-        self.begin()
+        self.begin(throttle)
 
         def secured(segments: Sequence[Segment]) -> None:
             self.status.copies += secure(self._writer, self.log, segments, throttle)

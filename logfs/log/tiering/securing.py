@@ -37,27 +37,71 @@ def secure(
     """
     tier = log.tier
     rows = [] if tier is None else [tier.entries[segment.base_offset] for segment in segments]
-    head = writer.confirm()
-    name_again(writer, log, [row for row in rows if not _is_named(head, row)])
-    following = _following(log)
-    count = 0
-    for segment, row in zip(segments, rows, strict=True):
-        missing = _missing(writer, row)
-        if missing:
-            wanted = SegmentToCopy(segment, following[segment.base_offset])
-            put_again(writer, log, wanted, row, missing, throttle)
-            if _missing(writer, row):
-                raise RemoteStorageError(
-                    f"{writer.store.url}/{missing[0]}: the store has confirmed this object, and "
-                    "does not have it. The local files stay"
-                )
-            count += 1
+    return restore(writer, log, writer.confirm(), rows, throttle)
+
+
+def restore(
+    writer: HeadWriter,
+    log: PartitionLog,
+    head: Head,
+    rows: Sequence[TieredEntry],
+    throttle: Throttle,
+) -> int:
+    """Store what the store has lost of tiered segments, and then let the head name them again.
+
+    In this order: a head that names an object which is not there would break every reader.
+
+    Args:
+        writer: Of the head; it owns it.
+        log: The partition.
+        head: What the store has now.
+        rows: The segments. Objects of those without local files are not looked for.
+        throttle: Called before bytes are sent.
+
+    Returns:
+        The segments that were stored again.
+
+    Raises:
+        DivergedError: The head names other segments.
+        FencedError, RemoteStorageError, OSError: See ``secure``.
+    """
+    count = sum(_store_again(writer, log, row, throttle) for row in rows)
     if count:
         logger.warning(
             "%s: the object store had lost objects of %d segments; they are stored again",
             log.topic_partition, count,
         )  # fmt: skip
+    unnamed = [row for row in rows if not _is_named(head, row)]
+    if unnamed and len(commit(writer, log, unnamed)) < len(unnamed):
+        raise DivergedError(
+            f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
+            f"{unnamed[0].base_offset} that was copied. Nothing is copied or dropped any more"
+        )
     return count
+
+
+def _store_again(
+    writer: HeadWriter, log: PartitionLog, row: TieredEntry, throttle: Throttle
+) -> bool:
+    """Store the objects of a segment that the store does not have; returns whether any was lost."""
+    if log.tier is None or row.base_offset not in log.tier.local:
+        return False
+    missing = _missing(writer, row)
+    if not missing:
+        return False
+    pairs = itertools.pairwise(log.snapshot.segments)
+    wanted = next(
+        SegmentToCopy(segment, following.base_offset)
+        for segment, following in pairs
+        if segment.base_offset == row.base_offset
+    )
+    put_again(writer, log, wanted, row, missing, throttle)
+    if _missing(writer, row):
+        raise RemoteStorageError(
+            f"{writer.store.url}/{missing[0]}: the store has confirmed this object, and "
+            "does not have it. The local files stay"
+        )
+    return True
 
 
 def lost_entries(writer: HeadWriter, log: PartitionLog, head: Head) -> list[TieredEntry]:
@@ -89,20 +133,6 @@ def lost_entries(writer: HeadWriter, log: PartitionLog, head: Head) -> list[Tier
     return rows
 
 
-def name_again(writer: HeadWriter, log: PartitionLog, lost: Sequence[TieredEntry]) -> None:
-    """Let the head name segments that it does not name any more.
-
-    Raises:
-        DivergedError: It names others.
-        FencedError, OSError: See ``secure``.
-    """
-    if lost and len(commit(writer, log, lost)) < len(lost):
-        raise DivergedError(
-            f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
-            f"{lost[0].base_offset} that was copied. Nothing is copied or dropped any more"
-        )
-
-
 def _is_named(head: Head, row: TieredEntry) -> bool:
     if any(t.first_offset <= row.base_offset < t.next_offset for t in head.tables):
         return True
@@ -123,9 +153,3 @@ def _missing(writer: HeadWriter, row: TieredEntry) -> list[str]:
             pass
         missing.append(key)
     return missing
-
-
-def _following(log: PartitionLog) -> dict[int, int]:
-    """Return for each segment the base offset of the one after it."""
-    bases = [segment.base_offset for segment in log.snapshot.segments]
-    return dict(itertools.pairwise(bases))
