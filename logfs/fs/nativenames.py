@@ -21,9 +21,9 @@ Python has found and the attributes that a stat(2) would get. What could make th
   library adds before it replies. The inode table takes that count together with the name
   (``take``) before it drops an inode. Look-ups of another name or of one that was taken come to
   Python.
-* The daemon ends. Its successor knows no names, and does not need the counts: it keeps the inodes
-  of the daemon before until the kernel says that it does not know them. A look-up that the kernel
-  sends again is left to Python.
+* The daemon ends. Its successor knows no names, and need not know how many look-ups there were: it
+  keeps the inodes of the daemon before until the kernel says that it does not know them. A look-up
+  that the kernel sends again is left to Python.
 """
 
 from collections.abc import Iterator

@@ -122,14 +122,6 @@ def test_readers_go_on_after_a_lazy_unmount_until_the_files_are_closed(native: M
         os.close(readers.writer)
 
 
-def test_the_end_of_the_mount_ends_every_reader(native: Mounted) -> None:
-    readers = Readers(native)
-    assert native.end() == 0
-    readers.check(errno.ENOTCONN, errno.ECONNABORTED)
-    with pytest.raises(OSError, match="not connected"):
-        os.close(readers.writer)
-
-
 def batch_ends(log: bytes) -> Iterator[int]:
     """Return where each batch of a ``.log`` ends."""
     end = 0

@@ -709,7 +709,7 @@ static int compare(int place, const uint8_t *data, int64_t size, int64_t offset)
 }
 
 /* Check what was read: the lines of each writer are there once, in order. */
-static void check_lines(int place, const int64_t counts[WRITERS]) {
+static void check_lines(int place, const int64_t appended[WRITERS]) {
     struct oracle *oracle = &oracles[place];
     int64_t found[WRITERS] = {0};
     uint8_t *line, *end, *newline;
@@ -735,8 +735,8 @@ static void check_lines(int place, const int64_t counts[WRITERS]) {
     }
     pthread_mutex_unlock(&oracle->mutex);
     for (int i = place; i < WRITERS; i += PARTITIONS)
-        if (found[i] != counts[i])
-            fail("writer %d: %lld lines of %lld", i, (long long)found[i], (long long)counts[i]);
+        if (found[i] != appended[i])
+            fail("writer %d: %lld lines of %lld", i, (long long)found[i], (long long)appended[i]);
 }
 
 /* --- Programs ------------------------------------------------------------------------------------ */
@@ -949,7 +949,7 @@ static void *be_reader_of_any_kind(void *given) {
 
 /* Let all go on, and see in pauses that no reader waits for what is there. */
 static void run(int64_t for_ns) {
-    int64_t until_ns = clock_ns() + for_ns, counts[WRITERS];
+    int64_t until_ns = clock_ns() + for_ns, appended[WRITERS];
 
     while (clock_ns() < until_ns && !get(&wrong) && !get(&is_full)) {
         append_for(300000000);
@@ -960,9 +960,9 @@ static void run(int64_t for_ns) {
         set(&is_quiet, 0);
     }
     for (int i = 0; i < WRITERS; i++)
-        counts[i] = programs[i].at;
+        appended[i] = programs[i].at;
     for (int i = 0; i < PARTITIONS && !get(&wrong); i++)
-        check_lines(i, counts);
+        check_lines(i, appended);
 }
 
 /* End the mount while a program appends, readers read, and those of the other partition wait. */

@@ -98,39 +98,39 @@ static void forget(struct known *known) {
     known->node = 0;
 }
 
+static void know(struct known known) {
+    struct known *place = place_of(known.node);
+
+    if (known.partition != NULL)
+        openfiles_functions->hold(known.partition);
+    pthread_mutex_lock(&mutex);
+    forget(place);
+    *place = known;
+    pthread_mutex_unlock(&mutex);
+}
+
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
                         uint64_t append_key) {
-    struct known *known = place_of(node);
-
-    openfiles_functions->hold(partition);
-    pthread_mutex_lock(&mutex);
-    forget(known);
-    *known = (struct known){.node = node,
-                            .partition = partition,
-                            .changes = changes,
-                            .before = before,
-                            .view = view,
-                            .mode = mode,
-                            .uid = uid,
-                            .gid = gid,
-                            .append_key = append_key};
-    pthread_mutex_unlock(&mutex);
+    know((struct known){.node = node,
+                        .partition = partition,
+                        .changes = changes,
+                        .before = before,
+                        .view = view,
+                        .mode = mode,
+                        .uid = uid,
+                        .gid = gid,
+                        .append_key = append_key});
 }
 
 void logfs_serving_know_directory(uint64_t node, uint32_t mode, uint32_t uid, uint32_t gid,
                                   int64_t modified_ms, uint32_t valid_ms) {
-    struct known *known = place_of(node);
-
-    pthread_mutex_lock(&mutex);
-    forget(known);
-    *known = (struct known){.node = node,
-                            .modified_ms = modified_ms,
-                            .valid_ms = valid_ms,
-                            .mode = mode,
-                            .uid = uid,
-                            .gid = gid};
-    pthread_mutex_unlock(&mutex);
+    know((struct known){.node = node,
+                        .modified_ms = modified_ms,
+                        .valid_ms = valid_ms,
+                        .mode = mode,
+                        .uid = uid,
+                        .gid = gid});
 }
 
 void logfs_serving_forget(void) {

@@ -35,7 +35,7 @@ void session_begin(int fd);
    Returns 0 or -errno, -ENOENT if the program has gone. */
 int session_reply(uint64_t unique, int error, const void *bytes, size_t size);
 
-/* The same of a request that has not been counted as read. */
+/* Write a reply and do no more: the request stays in flight until the caller notes the reply. */
 int session_write(uint64_t unique, int error, const void *bytes, size_t size);
 
 /* Send a notification. Returns 0 or -errno. */
