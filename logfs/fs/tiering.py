@@ -38,8 +38,9 @@ _LONGEST_PAUSE_S = 300.0
 
 
 _COPY = (
-    "this data directory is a copy of another one, or it was moved: the object store keeps what "
-    "it has of topics that are deleted here. If the other one is gone: 'logfs remote take-over'"
+    "this data directory is a copy of another one, or it was moved to another file system: nothing "
+    "is copied to the object store or deleted from it. If the other one is gone: stop the daemon, "
+    "then 'logfs remote take-over'"
 )
 
 
@@ -102,6 +103,7 @@ class Tiering:
         self._warned: set[TopicPartition] = set()
         self._stopping = threading.Event()
         self._given_up: set[PartitionPlace] = set()
+        self._refusal: str | None = None
 
     async def run(self) -> None:
         """Copy, drop and remove what is due, until cancelled; return if there is no store."""
@@ -116,6 +118,7 @@ class Tiering:
             return
         if own.is_copy:
             logger.warning(_COPY)
+            self._refusal = _COPY
         writer = Writer(own.directory_id, self._host, self._clock.now_ms())
         limit = RateLimit(
             config.remote_log_manager_copy_max_bytes_per_second,
@@ -123,8 +126,9 @@ class Tiering:
             self._stopping,
         )
         threads = trio.CapacityLimiter(config.remote_log_manager_copier_thread_pool_size)
-        keeps = _COPY if own.is_copy else None
-        deleted = DeletedTopics(self._store.writable, catalog, writer, self._given_up, keeps=keeps)
+        deleted = DeletedTopics(
+            self._store.writable, catalog, writer, self._given_up, keeps=self._refusal
+        )
         interval_s = config.remote_log_manager_task_interval_ms / 1000
         try:
             async with trio.open_nursery() as nursery:
@@ -189,7 +193,9 @@ class Tiering:
                 if found is not None:
                     found.tiering.stop()  # reloaded, or another topic of that name
                 new_id = self._store.writable.new_id
-                tiering = PartitionTiering(log, catalog.store(), writer, new_id)
+                tiering = PartitionTiering(
+                    log, catalog.store(), writer, new_id, refusal=self._refusal
+                )
                 found = self._partitions[key] = _Partition(log, tiering)
         except (LogfsError, OSError) as error:
             self._fail(key, None, error)

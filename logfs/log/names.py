@@ -34,6 +34,7 @@ LOSSES = "logfs.losses"
 MIRROR = "logfs.mirror"
 DELETED = "logfs.deleted"
 TIERED = "logfs.tiered"
+OWNED = "logfs.owned"
 REMOTE_HEAD = "logfs.head"
 # In the root, Kafka's.
 LOCK_FILE = ".lock"

@@ -45,7 +45,7 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERSION = 1
-_KEPT = frozenset({names.TIERED, names.PARTITION_METADATA, names.DELETED})
+_KEPT = frozenset({names.TIERED, names.OWNED, names.PARTITION_METADATA, names.DELETED})
 _NOT_KNOWN = Ownership(mode=0o700), Ownership(mode=0o600)
 
 

@@ -1,7 +1,7 @@
 """Two daemons that believe to be the only one that writes a topic to a store.
 
-Both have a copy of one data directory with the same id: a snapshot of its disk was restored, or a
-machine was taken for dead. Their logs are the same up to the copy and differ after it.
+Both have a copy of one data directory with the same id: it was copied, a snapshot of its disk was
+restored, or a machine was taken for dead. Their logs are the same up to the copy, and differ then.
 """
 
 import json
@@ -11,12 +11,16 @@ import subprocess
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
+from logfs.disk.posix import PosixDisk
 from logfs.log.names import parse_topic_id
+from logfs.log.remote.directory import own_directory
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_head
 from logfs.log.tiering.orphans import OLD_MS, find_orphans, named_objects
+from logfs.machine.host import machine_id
 from logfs.types import TopicPartition
 from tests.mounting import Mount, logfs, now_ms, wait_until
 from tests.remote.servers import Bucket
@@ -32,7 +36,8 @@ SETTINGS = {
 _LINE_BYTES = 100
 _SETTLED_S = 1.0
 _STOPPED = re.compile(
-    r"ERROR .*(fenced by epoch|is another one than in the data directory|"
+    r"ERROR .*(fenced by epoch|fenced: a copy of this data directory|is a copy of another one|"
+    r"is another one than in the data directory|"
     r"that the data directory does not have|does not name the segment)"
 )
 
@@ -72,7 +77,16 @@ class Rival:
     @property
     def is_stopped(self) -> bool:
         """Whether it has given the store up, by ``.meta``."""
-        return bool(json.loads(Path(f"{self.file}.meta").read_text())["remote"]["stopped"])
+        return bool(self._remote()["stopped"])
+
+    def has_copied(self) -> bool:
+        """Whether all its sealed segments are in the store, and only there."""
+        remote = self._remote()
+        return not remote["lag"]["segments"] and remote["remote_only_segments"] > 0
+
+    def _remote(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(Path(f"{self.file}.meta").read_text())["remote"]
+        return found
 
     def check_log(self) -> None:
         """See that its own lines are all there, as far as retention keeps them."""
@@ -119,8 +133,14 @@ class Rivals:
         )
         return Rival(mark, mount)
 
-    def fork(self, common: int) -> None:
-        """Write so many lines with one daemon, copy its directory while it is dead, start both."""
+    def fork(self, common: int, *, is_clone: bool, is_running: bool = False) -> None:
+        """Write so many lines with one daemon, copy its directory, start both.
+
+        Args:
+            common: Lines.
+            is_clone: The second one cannot know that it is a copy, as on a clone of the machine.
+            is_running: The first one runs meanwhile, and has copied all that is sealed.
+        """
         first, second = self.pair
         settings = "remote.log.manager.task.interval.ms=100\ncache.bytes=0\n"
         (first.mount.data / "logfs.remote").write_text(self._bucket.properties + settings)
@@ -128,12 +148,19 @@ class Rivals:
         options = [f"--config={key}={value}" for key, value in SETTINGS.items()]
         logfs("topic", "create", str(first.mount.point / "orders"), *options)
         first.append(common)
-        time.sleep(self._chance.random())
-        first.mount.kill()
+        if is_running:
+            wait_until(first.has_copied, "it is copied")
+        else:
+            time.sleep(self._chance.random())
+            first.mount.kill()
         shutil.rmtree(second.mount.data)
         subprocess.run(["cp", "-a", first.mount.data, second.mount.data], check=True)
         second.text = first.text
-        for rival in self.pair:
+        if is_clone:
+            disk = PosixDisk(str(second.mount.data))
+            own_directory(disk, lambda: b"", machine_id(), is_moved=True)
+        started = self.pair if not is_running else [second]
+        for rival in started:
             rival.mount.start()
 
     def disturb(self, steps: int, most_lines: int) -> None:
@@ -150,31 +177,39 @@ class Rivals:
     def settle(self) -> tuple[Rival, Rival]:
         """Append to both until one has given up; returns the one that goes on, and the other.
 
-        A daemon that was fenced by a restart of the other one goes on when it is started again.
+        Both are killed and started again, in each order: that changes nothing.
         """
         for rival in self.pair:
             rival.append(3000)
         wait_until(lambda: any(rival.is_stopped for rival in self.pair), "one is fenced")
-        for _ in range(2):
-            for rival in self.pair:
+        (loser,) = (rival for rival in self.pair if rival.is_stopped)
+        (winner,) = (rival for rival in self.pair if rival is not loser)
+        for order in (self.pair, self.pair[::-1]):
+            for rival in order:
                 rival.mount.crash()
                 rival.append(2000)
+            wait_until(lambda: loser.is_stopped, "it is fenced again")
+            assert not winner.is_stopped
         deadline_s = time.monotonic() + _SETTLED_S
-        while time.monotonic() < deadline_s or not self._is_settled():
+        while time.monotonic() < deadline_s or not self._is_settled(loser):
             time.sleep(0.05)
-        winner = next(rival for rival in self.pair if not rival.is_stopped)
-        loser = next(rival for rival in self.pair if rival.is_stopped)
+        assert loser.is_stopped
         return winner, loser
 
-    def _is_settled(self) -> bool:
+    def _is_settled(self, loser: Rival) -> bool:
         stopped = [rival for rival in self.pair if rival.is_stopped]
+        assert stopped in ([], [loser])
         assert len(stopped) < 2, "".join(rival.mount.log for rival in self.pair)
         going = [rival for rival in self.pair if rival not in stopped]
         local = [len(list((rival.mount.data / "orders-0").glob("*.log"))) for rival in going]
         return local == [1]
 
-    def check(self) -> None:
-        """See that one log is in the store, that the other one is loud, and no record is lost."""
+    def check(self) -> Rival:
+        """See that one log is in the store, that the other one is loud, and no record is lost.
+
+        Returns:
+            The one whose log is in the store.
+        """
         winner, loser = self.settle()
         loser.check_that_it_says_so()
         for rival in self.pair:
@@ -184,6 +219,7 @@ class Rivals:
         self._check_store(winner)
         for rival in self.pair:
             rival.check_log()
+        return winner
 
     def _check_store(self, winner: Rival) -> None:
         logfs("remote", "verify", "--all", self._bucket.url)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from logfs.disk import generations
 from logfs.disk.posix import PosixDisk
 from logfs.errors import FencedError
 from logfs.log.remote.directory import forget_directory_id, own_directory
@@ -75,7 +76,6 @@ def test_a_directory_knows_that_it_is_a_copy(tmp_path: Path) -> None:
     first.replace("logfs.remote", b"url=s3://bucket/logs")
     assert own_directory(first, new_id, "m1") == (b"d" * 16, False)
     assert own_directory(first, new_id, "m1") == (b"d" * 16, False)
-    assert own_directory(first, new_id, "m2") == (b"d" * 16, True)
     subprocess.run(["cp", "-a", tmp_path / "first", tmp_path / "second"], check=True)
     second = PosixDisk(str(tmp_path / "second"))
     assert own_directory(second, new_id, "m1") == (b"d" * 16, True)
@@ -91,7 +91,64 @@ def test_a_directory_whose_place_was_not_noted_notes_it(tmp_path: Path) -> None:
     disk.replace("logfs.remote", b"url=s3://bucket/logs\ndirectory.id=" + b"ab" * 16 + b"\n")
     for _ in range(2):
         assert own_directory(disk, lambda: b"", "m1") == (b"\xab" * 16, False)
-    assert own_directory(disk, lambda: b"", "m2").is_copy
+
+
+def noted(path: Path) -> PosixDisk:
+    """Return a directory that has its id."""
+    path.mkdir()
+    disk = PosixDisk(str(path))
+    disk.replace("logfs.remote", b"url=s3://bucket/logs")
+    assert not own_directory(disk, lambda: b"d" * 16, "m1").is_copy
+    return disk
+
+
+def is_copy(path: Path, machine: str = "m1") -> bool:
+    return own_directory(PosixDisk(str(path)), lambda: b"", machine).is_copy
+
+
+def test_a_disk_that_goes_to_another_machine_is_no_copy(tmp_path: Path) -> None:
+    if not has_generations(tmp_path):
+        pytest.skip("the file system has no generations of inodes")
+    noted(tmp_path / "first")
+    assert not is_copy(tmp_path / "first", "m2")
+    (tmp_path / "first").rename(tmp_path / "second")
+    assert not is_copy(tmp_path / "second")
+    subprocess.run(["cp", "-al", tmp_path / "second", tmp_path / "linked"], check=True)
+    assert is_copy(tmp_path / "linked")
+    assert not is_copy(tmp_path / "second")
+
+
+def test_without_generations_machine_and_inode_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generations, "_GET_VERSION", 0)
+    noted(tmp_path / "first")
+    assert not is_copy(tmp_path / "first")
+    assert is_copy(tmp_path / "first", "m2")
+
+
+def test_the_note_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
+    disk = noted(tmp_path / "first")
+    place = disk.read("logfs.remote.home").splitlines(keepends=True)[0]
+    disk.replace("logfs.remote.home", place)
+    assert is_copy(tmp_path / "first", "m2")
+    for machine in ("m1", "m2"):
+        expected = machine == "m2" and not has_generations(tmp_path)
+        assert is_copy(tmp_path / "first", machine) == expected
+
+
+def test_a_note_that_a_crash_has_cut_is_written_again(tmp_path: Path) -> None:
+    disk = noted(tmp_path / "first")
+    whole = disk.read("logfs.remote.home")
+    (tmp_path / "first" / "logfs.remote.home").write_bytes(whole[:5])
+    assert not is_copy(tmp_path / "first", "m2")
+    assert disk.read("logfs.remote.home").splitlines()[1:] == whole.splitlines()[1:]
+
+
+def has_generations(path: Path) -> bool:
+    """Whether the file system gives the generation of an inode."""
+    file = PosixDisk(str(path)).open("asked", write=True, create=True)
+    return generations.generation_of(file) is not None
 
 
 @pytest.mark.fuse
@@ -114,6 +171,7 @@ def test_a_topic_that_is_deleted_in_a_copy_stays_in_the_store(
     with first, second:
         logfs("topic", "delete", str(second.point / "orders"))
         wait_until(lambda: "of a deleted topic: this data" in second.log, "told")
+        assert "nothing is copied to the object store" in second.log
         assert logfs("cat", f"{bucket.url}/orders/0") == stored
         assert file.read_bytes() == lines
     first.start()

@@ -130,6 +130,7 @@ def diverged_pair() -> tuple[TieredBench, TieredBench]:
     before = bench.disk.after_kill()
     bench.fill(40, first=8)
     bench.tiering.copy(no_throttle)
+    bench.write_head_as_earlier_versions()
     other = TieredBench(disk=before, objects=bench.objects)
     other.write(*(b"other %d xxxxxxxxxxxxxxxxxxxxxxx" % n for n in range(60)))
     other.log.flush()

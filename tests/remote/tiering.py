@@ -1,12 +1,15 @@
 """A data directory in memory, with a store in memory for its sealed segments."""
 
+import hashlib
+import itertools
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition
-from logfs.log.remote.head import Head, Writer
+from logfs.log.remote.head import Head, Writer, encode_head
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_head
@@ -27,6 +30,10 @@ TIERED: Mapping[str, str] = {
     "index.interval.bytes": "0",
 }
 """Settings of a topic whose sealed segments are in the store alone."""
+
+
+_ids = itertools.count()
+"""Two benches have no id in common, as two processes have none."""
 
 
 def no_throttle(_: int) -> None:
@@ -57,6 +64,18 @@ class TieredBench(Bench):
     def open(self, disk: FakeDisk | None = None, *, read_only: bool = False) -> LogStore:
         self._tiering = None
         return super().open(self.overlay(disk or self.disk), read_only=read_only)  # type: ignore[arg-type]
+
+    def _new_id(self) -> bytes:
+        return hashlib.md5(b"%d" % next(_ids), usedforsecurity=False).digest()
+
+    def clone(self) -> "TieredBench":
+        """Return what the clone of the whole machine finds, with the same store and the same id."""
+        return TieredBench(disk=self.disk.after_kill(), objects=self.objects)
+
+    def write_head_as_earlier_versions(self) -> None:
+        """Let the head be as logfs 0.3.0 wrote it, which noted nothing."""
+        data = encode_head(replace(self.head, is_noted=False))
+        self.objects.objects[self.place.head] = data
 
     def overlay(self, disk: FakeDisk) -> OverlayDisk:
         """Return a disk with the files of the store."""

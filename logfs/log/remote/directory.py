@@ -1,8 +1,16 @@
 """The data directory that has a store: its file ``logfs.remote``, and the disk with both.
 
 The file is made by ``logfs remote init`` and edited by people; a daemon reads it when it starts. It
-is a plain file of ``key=value`` lines, whose name a broker ignores. ``logfs.remote.home`` says on
-which machine, and with which inode, the directory had its id first: a plain copy is elsewhere.
+is a plain file of ``key=value`` lines, whose name a broker ignores.
+
+``logfs.remote.home`` tells a plain copy from the directory that had the id first:
+
+    MACHINE/INODE           the machine, and the inode of the directory
+    INODE/INODE/GENERATION  of the directory, and of this very file; only where the file system has
+                            generations
+
+A copy has other inodes, or another generation: it is random, and new for each use of an inode. A
+disk that is moved to another machine keeps all three. Without generations the first line decides.
 """
 
 import errno
@@ -12,6 +20,7 @@ from typing import NamedTuple
 
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
+from logfs.disk.generations import generation_of
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import CachedBytes, OpenPart, OverlayDisk, RemotePart
@@ -61,7 +70,8 @@ class OwnDirectory(NamedTuple):
 
     Attributes:
         directory_id: 16 bytes; a plain copy has the same.
-        is_copy: It is somewhere else than when the id was noted: a copy, or it was moved.
+        is_copy: It is a copy of the directory for which the id was noted, or it was moved to
+            another file system.
     """
 
     directory_id: bytes
@@ -83,26 +93,57 @@ def own_directory(
         InvalidConfigError, OSError: See ``read_remote_config``.
     """
     config = read_remote_config(disk)
-    home = f"{machine}/{disk.stat('').inode}\n".encode()
-    known = _read_home(disk)
+    place = f"{machine}/{disk.stat('').inode}"
+    noted = [] if is_moved else _read_home(disk)
     if config is not None and config.directory_id:
         directory_id = bytes.fromhex(config.directory_id)
-        if known is not None and not is_moved:
-            return OwnDirectory(directory_id, known != home)
+        if noted:
+            identity = _identity(disk)
+            if identity is not None and len(noted) > 1:
+                return OwnDirectory(directory_id, noted[1] != identity)
+            if identity is None or noted[0] != place:
+                return OwnDirectory(directory_id, noted[0] != place)
     else:
         directory_id, text = new_id(), disk.read(REMOTE).decode()
         separator = "" if text.endswith("\n") or not text else "\n"
-        noted = f"{text}{separator}directory.id={directory_id.hex()}\n"
-        disk.replace(REMOTE, noted.encode())
-    disk.replace(REMOTE_HOME, home)
+        lines = f"{text}{separator}directory.id={directory_id.hex()}\n"
+        disk.replace(REMOTE, lines.encode())
+    _note_home(disk, place)
     return OwnDirectory(directory_id, is_copy=False)
 
 
-def _read_home(disk: Disk) -> bytes | None:
+def _read_home(disk: Disk) -> list[str]:
+    """Return the lines of the note; none if it is missing, or was not written to its end."""
     try:
-        return disk.read(REMOTE_HOME)
+        text = disk.read(REMOTE_HOME).decode(errors="replace")
     except FileNotFoundError:
-        return None
+        return []
+    return text.splitlines() if text.endswith("\n") else []
+
+
+def _note_home(disk: Disk, place: str) -> None:
+    """Write the note in its place: a file that is renamed over it would have another inode."""
+    file = disk.open(REMOTE_HOME, write=True, create=True)
+    try:
+        file.truncate(0)
+        identity = _identity(disk)
+        file.pwrite("".join(f"{line}\n" for line in (place, identity) if line).encode(), 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_directory("")
+
+
+def _identity(disk: Disk) -> str | None:
+    """Return what tells the file of the note from a copy of it; None if that is not known."""
+    file = disk.open(REMOTE_HOME)
+    try:
+        generation = generation_of(file)
+        if generation is None:
+            return None
+        return f"{disk.stat('').inode}/{file.inode()}/{generation}"
+    finally:
+        file.close()
 
 
 def forget_directory_id(disk: Disk) -> None:

@@ -96,6 +96,8 @@ class Head:
         leader_epochs: Leader epochs up to the end of the last entry.
         tables: Entries before those of the head, by offset.
         entries: The last tiered segments, by base offset, without gaps between them.
+        is_noted: The writer had noted this version before it was sent; see
+            ``logfs.log.tiering.ownership``. Earlier versions of logfs note nothing.
     """
 
     nonce: bytes
@@ -110,6 +112,7 @@ class Head:
     doomed: tuple[Doomed, ...] = ()
     tables: tuple[SpilledTable, ...] = ()
     entries: tuple[TieredEntry, ...] = field(default=())
+    is_noted: bool = False
 
     @property
     def next_offset(self) -> int | None:
@@ -134,6 +137,8 @@ def encode_head(head: Head) -> bytes:
         "doomed": [list(row) for row in head.doomed],
         "tables": [list(row) for row in head.tables],
     }
+    if head.is_noted:
+        facts["noted"] = True
     text = json.dumps(facts, separators=(",", ":")).encode()
     entries = b"".join(map(encode_tiered, head.entries))
     body = _HEADER.pack(_MAGIC, VERSION, len(text)) + text + entries
@@ -187,6 +192,7 @@ def _head_of(facts: Mapping[str, Any], entries: tuple[TieredEntry, ...]) -> Head
         doomed=tuple(Doomed(*row) for row in facts["doomed"]),
         tables=tuple(SpilledTable(*row) for row in facts["tables"]),
         entries=entries,
+        is_noted=facts.get("noted") is True,
     )
 
 

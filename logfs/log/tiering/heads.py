@@ -1,8 +1,8 @@
 """Changing the head of a partition: fencing, lost replies, entries that leave it for tables.
 
 A ``HeadWriter`` owns a partition of the store for one run of the daemon. Its first request fences
-all earlier writers: it swaps the head with the next epoch. Any later swap that finds a larger epoch
-raises ``FencedError``.
+all earlier writers: it swaps the head with the next epoch. A head that this data directory did not
+write, then or later, raises ``FencedError``; see ``ownership``.
 
 A swap that fails may have taken effect, now or later. So the head is read again: it has the nonce
 of this change, or it does not. A change must therefore be one that can be made twice.
@@ -27,6 +27,7 @@ from logfs.log.remote.head import (
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_head
 from logfs.log.segments.snapshot import LogPoint
+from logfs.log.tiering.ownership import OwnedVersions
 from logfs.records.checksum import crc32c
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class HeadWriter:
         store: The store.
         place: Where the objects of the partition are.
         writer: This data directory.
+        owned: The versions that it wrote.
     """
 
     def __init__(
@@ -66,10 +68,12 @@ class HeadWriter:
         place: PartitionPlace,
         writer: Writer,
         new_id: Callable[[], bytes],
+        owned: OwnedVersions,
     ) -> None:
         self.store = store
         self.place = place
         self.writer = writer
+        self.owned = owned
         self._new_id = new_id
         self._head: Head | None = None
         self._etag = ""
@@ -120,15 +124,18 @@ class HeadWriter:
             The head, in this writer's epoch.
 
         Raises:
-            RemoteStorageError: Another data directory writes this partition.
+            FencedError: A copy of this data directory writes this partition.
+            RemoteStorageError: Another data directory writes it.
             OSError: The store failed; the partition is not owned.
         """
         for _ in range(_TRIES):
             found = read_head(self.store, self.place)
+            if not takes_over:
+                self._check_owner(None if found is None else found[0])
             if found is None:
                 head = Head(
                     nonce=self._new_id(),
-                    counter=1,
+                    counter=self.owned.counter + 1,
                     epoch=self._lost_epoch + 1,
                     writer=self.writer,
                     topic_id=first.topic_id,
@@ -138,7 +145,6 @@ class HeadWriter:
                 )
             else:
                 old, self._etag = found
-                self._check_owner(old, takes_over=takes_over)
                 head = replace(
                     old,
                     nonce=self._new_id(),
@@ -185,13 +191,24 @@ class HeadWriter:
     def _url(self) -> str:
         return f"{self.store.url}/{self.place.head}"
 
-    def _check_owner(self, head: Head, *, takes_over: bool) -> None:
-        if head.writer.directory_id != self.writer.directory_id and not takes_over:
+    def _check_owner(self, head: Head | None) -> None:
+        """See that no other data directory owns the partition."""
+        owned = self.owned
+        if head is not None and head.writer.directory_id != self.writer.directory_id:
             raise RemoteStorageError(
-                f"{self._url}: another data directory writes this partition (on host "
-                f"{head.writer.host}, since {head.writer.since_ms} ms after the epoch). Nothing is "
-                "copied. If that one is gone for good: 'logfs remote take-over'"
+                f"{self._url}: another data directory writes this partition ({_described(head)}). "
+                "Nothing is copied. If that one is gone for good: 'logfs remote take-over'"
             )
+        if not owned.is_lost and (head is None or owned.has_written(head)):
+            return
+        if not owned.is_lost:
+            owned.lose()
+        by = "the head is gone since" if head is None else _described(head)
+        raise FencedError(
+            f"{self._url}: fenced: a copy of this data directory has written this partition ({by})."
+            " Nothing is copied to the store or deleted from it. If this directory is to write it: "
+            "stop the daemons of both, then 'logfs remote take-over' with this one"
+        )
 
     def _read_again(self) -> Head:
         """Read the head that this writer owns; FencedError: it does not own it any more."""
@@ -200,11 +217,17 @@ class HeadWriter:
             self._lost_epoch, self._epoch = self._epoch, 0  # to be fenced again
             raise RemoteStorageError(f"{self._url}: the head is gone; another program deleted it")
         head, self._etag = found
-        if head.epoch != self._epoch or head.writer != self.writer:
+        is_own = self.owned.has_written(head)
+        if not is_own or head.epoch != self._epoch or head.writer != self.writer:
+            if not is_own:
+                self.owned.lose()  # the next start knows it as well
             raise FencedError(
                 f"{self._url}: fenced by epoch {head.epoch} of host {head.writer.host}, this "
-                f"daemon has epoch {self._epoch}: nothing is copied to the store or deleted from it"
+                f"daemon has epoch {self._epoch}: nothing is copied to the store or deleted from "
+                "it. If this directory is to write it: stop the daemons of both, then "
+                "'logfs remote take-over' with this one"
             )
+        self.owned.see(head)
         self._head = head
         return head
 
@@ -215,6 +238,7 @@ class HeadWriter:
             OSError: The store failed, and it is not known whether it took effect.
         """
         self._head = None  # until it is known
+        head = replace(head, is_noted=self.owned.begin_change(head.nonce))
         data = encode_head(head)
         try:
             if is_new:
@@ -228,6 +252,7 @@ class HeadWriter:
             if self._is_there(head):
                 return True
             raise
+        self.owned.confirm(head)
         self._head = head
         return True
 
@@ -236,6 +261,7 @@ class HeadWriter:
         if found is None or found[0].nonce != head.nonce:
             return False
         self._head, self._etag = found
+        self.owned.confirm(head)
         return True
 
     def _spilled(self, head: Head) -> Head:
@@ -256,3 +282,8 @@ class HeadWriter:
             )
             head = replace(head, tables=(*head.tables, table), entries=kept)
         return head
+
+
+def _described(head: Head) -> str:
+    writer = head.writer
+    return f"on host {writer.host}, epoch {head.epoch}, since {writer.since_ms} ms after the epoch"

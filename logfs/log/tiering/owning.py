@@ -11,9 +11,11 @@ local byte stays.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from logfs.disk.remote.objects import ObjectStore
+from logfs.disk.remote.overlay import local_part
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
@@ -39,6 +41,7 @@ from logfs.log.tiering.copying import (
 )
 from logfs.log.tiering.dropping import Dropped, drop_local
 from logfs.log.tiering.heads import FirstFacts, HeadWriter
+from logfs.log.tiering.ownership import OwnedVersions
 from logfs.log.tiering.removing import (
     DroppedSegments,
     Removed,
@@ -62,6 +65,13 @@ def _at_once(_: int) -> None:
 class PartitionTiering:
     """The objects of one partition, as the process sees them that writes it. One thread at a time.
 
+    Args:
+        log: The partition.
+        store: Its store.
+        writer: This data directory.
+        new_id: Gives 16 random bytes.
+        refusal: Why this directory must not write it, except to take it over; None: it may.
+
     Attributes:
         log: The partition.
         place: Where its objects are.
@@ -70,7 +80,13 @@ class PartitionTiering:
     """
 
     def __init__(
-        self, log: PartitionLog, store: ObjectStore, writer: Writer, new_id: Callable[[], bytes]
+        self,
+        log: PartitionLog,
+        store: ObjectStore,
+        writer: Writer,
+        new_id: Callable[[], bytes],
+        *,
+        refusal: str | None = None,
     ) -> None:
         if log.topic_id is None:
             raise RemoteStorageError(
@@ -84,9 +100,24 @@ class PartitionTiering:
         self._is_over = False
         self._lost: list[TieredEntry] = []
         self._new_id = new_id
+        self._refusal = refusal
         self.place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
-        self._writer = HeadWriter(store, self.place, writer, new_id)
+        owned = OwnedVersions(local_part(log.disk), log.directory, self._writing)
+        self._writer = HeadWriter(store, self.place, writer, new_id, owned)
         self._dropped = DroppedSegments(store)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hold the lock of the log for a change in its directory, if there may be one."""
+        with self.log.exclusive():
+            self._check_running()
+            yield
+
+    def _check_running(self) -> None:
+        """See that the directory may be changed; the lock of the log is held."""
+        if self._is_over:
+            raise RemoteStorageError(f"{self.log.topic_partition}: the daemon is stopping")
+        self.log.check_writable()
 
     def stop(self) -> None:
         """Change nothing in the data directory from now on, even during a request. Any thread."""
@@ -149,6 +180,7 @@ class PartitionTiering:
         """Own the partition of the store; nothing happens if that was done.
 
         Raises:
+            FencedError: A copy of this data directory writes it, or this one is a copy.
             RemoteStorageError: Another data directory writes it, or the store has other records.
             OSError: The store or the disk failed.
         """
@@ -167,6 +199,8 @@ class PartitionTiering:
             added[:] = self._compared(head)
 
         with self._noting_problems():
+            if self._refusal is not None and not takes_over:
+                raise FencedError(self._refusal)
             if self._writer.epoch:  # owned, but the segments could not be noted
                 head = self._writer.head()
                 compare(head)
@@ -283,9 +317,7 @@ class PartitionTiering:
         """Note segments that the head names in ``logfs.tiered``; returns how many."""
         log, tier = self.log, self.tier
         with log.exclusive():
-            if self._is_over:
-                raise RemoteStorageError(f"{log.topic_partition}: the daemon is stopping")
-            log.check_writable()
+            self._check_running()
             kept = [entry for entry in named if entry.next_offset > log.log_start_offset]
             segments = {segment.base_offset: segment for segment in log.snapshot.segments[:-1]}
             for entry in kept:

@@ -16,6 +16,7 @@ from logfs.log.remote.reading import read_head
 from logfs.log.remote.rows import TieredRows
 from logfs.log.store import LogStore
 from logfs.log.tiering.heads import FirstFacts, HeadWriter
+from logfs.log.tiering.ownership import OwnedVersions
 from logfs.log.tiering.removing import DroppedSegments, remove_partition
 from logfs.log.topicdeletion import DeletedPartition
 
@@ -81,7 +82,8 @@ class DeletedTopics:
             if found is None:
                 return True
             head = found[0]
-            writer = HeadWriter(store, place, self._writer, self._store.new_id)
+            owned = OwnedVersions(self._catalog.local, row.directory)
+            writer = HeadWriter(store, place, self._writer, self._store.new_id, owned)
             if head.writer.directory_id != self._writer.directory_id or self._is_foreign(
                 row, place, head
             ):

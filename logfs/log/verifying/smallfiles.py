@@ -38,6 +38,7 @@ _KNOWN = {
     names.LOSSES,
     names.MIRROR,
     names.TIERED,
+    names.OWNED,
 }
 _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
     (names.parse_unfinished_file, "a line without an end", "the next start makes a record of it"),
