@@ -66,7 +66,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
     "polars": frozenset({"arrow", "library"}),
     **dict.fromkeys(["crc32c", "cramjam"], frozenset({"records"})),
     # Extras, imported when a store is opened.
-    **dict.fromkeys(["obstore", "boto3", "botocore"], DISK),
+    **dict.fromkeys(["obstore", "botocore"], DISK),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),
     **dict.fromkeys(["kafka", "ssl"], frozenset({"kafka"})),
     # Of the standard library.

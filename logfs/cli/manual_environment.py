@@ -63,16 +63,17 @@ VARIABLES = (
     ),
     Variable(
         "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN",
-        "Credentials for s3://. Without them the variables of web identity and containers "
-        "(AWS_WEB_IDENTITY_TOKEN_FILE, AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, "
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI) are used, then the files of AWS's tools, then the "
-        "role of the machine. AWS_SKIP_SIGNATURE: send requests without credentials.",
+        "Credentials for s3://. Without them they are found as the command aws finds them: by "
+        "web identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN), in the files of AWS's tools, "
+        "by the role of the container (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, "
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI) or the machine. AWS_SKIP_SIGNATURE: send requests "
+        "without credentials.",
         _STORES,
     ),
     Variable(
-        "AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE, HOME",
+        "AWS_PROFILE, AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE, HOME",
         "The profile in the files of AWS's tools, and where these files are; default: "
-        "~/.aws/credentials.",
+        "~/.aws/credentials and ~/.aws/config.",
         _STORES,
     ),
     Variable(

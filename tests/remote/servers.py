@@ -58,6 +58,7 @@ class ObjectServer:
         directory: Its own folder, made if it is missing.
         certificate: Files of a certificate and its key: it speaks TLS. Only if ``has_files``.
         access_log: File that gets a line for each request. Only if ``has_files``.
+        has_accounts: Whether it has accounts; see ``accounts``. Only if ``has_files``.
 
     Attributes:
         endpoint: Where clients connect; the same after every start.
@@ -68,6 +69,8 @@ class ObjectServer:
         directory: Path,
         certificate: tuple[Path, Path] | None = None,
         access_log: Path | None = None,
+        *,
+        has_accounts: bool = False,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._program = programs.server()
@@ -76,6 +79,7 @@ class ObjectServer:
         self._process = Process("object server", directory / "log")
         self._certificate = certificate
         self._access_log = access_log
+        self._has_accounts = has_accounts
         self._choose_port()
 
     def __enter__(self) -> "ObjectServer":
@@ -145,6 +149,10 @@ class ObjectServer:
         command += ["--port", f"127.0.0.1:{self._port}", "--quiet"]
         if self._access_log is not None:
             command += ["--access-log", self._access_log]
+        if self._has_accounts:
+            accounts = self._directory / "accounts"
+            accounts.mkdir(exist_ok=True)
+            command += ["--iam-dir", accounts, "--iam-cache-disable"]
         if self._certificate is not None:
             certificate, key = self._certificate
             command += ["--cert", certificate, "--key", key]

@@ -8,19 +8,24 @@ import errno
 import re
 from typing import NamedTuple
 
+from logfs.disk.remote.credentials import NO_CREDENTIALS, CredentialsError
 from logfs.disk.remote.objects import ChangedError, NoBucketError
 
 _NO_OBJECT = "there is no such object"
 FOREIGN = "the answer is not that of an object store: a proxy or another server gave it"
-_NO_CREDENTIALS = (
-    "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
-    "(for gs:// GOOGLE_APPLICATION_CREDENTIALS), or run on a machine that has a role"
-)
 _REFUSED = "the store refused the credentials"
 _MISSING_STATUS = 404
 _MISSING_OBJECTS = frozenset({"NoSuchKey", "NotFound", "BlobNotFound", "ResourceNotFound"})
 _MISSING_BUCKETS = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _REFUSED_STATUSES = frozenset({401, 403})
+_BAD_REQUEST = 400
+_KEY_CODES = frozenset(
+    {
+        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+        *("TokenRefreshRequired", "ExpiredTokenException", "InvalidClientTokenId"),
+    }
+)
+"""They blame the keys themselves, not what the keys permit. Some come with the status 400."""
 _PASSING_STATUSES = frozenset({408, 409, 429})
 _SERVER_ERROR = 500
 
@@ -47,10 +52,14 @@ class Failure(NamedTuple):
     Attributes:
         error: The error of the protocol.
         passes: Whether the same request may succeed later.
+        refuses: Whether it may succeed with other credentials.
+        blames_keys: Whether it cannot succeed with these ones: they are unknown, or have expired.
     """
 
     error: OSError
     passes: bool
+    refuses: bool = False
+    blames_keys: bool = False
 
 
 def failure_of(error: Exception, address: str) -> Failure:
@@ -60,6 +69,8 @@ def failure_of(error: Exception, address: str) -> Failure:
         error: Of obstore; or of the protocol already, which is returned as it is.
         address: The object, for the error.
     """
+    if isinstance(error, CredentialsError):
+        return Failure(PermissionError(error.errno, error.strerror, address), passes=False)
     if isinstance(error, OSError) and error.filename == address:
         return Failure(error, passes=False)
     text = str(error)
@@ -67,11 +78,20 @@ def failure_of(error: Exception, address: str) -> Failure:
     status = 0 if found is None else int(found[1])
     final = _final(error, text, status, address)
     if final is not None:
-        return Failure(final, passes=_METADATA.search(text) is not None and _may_pass(status))
+        passes = _METADATA.search(text) is not None and _may_pass(status)
+        refuses = isinstance(final, PermissionError)
+        return Failure(final, passes, refuses, refuses and _blames_keys(text))
     if "kind: Timeout" in text and not status:
         return Failure(TimeoutError(errno.ETIMEDOUT, reason_of(text), address), passes=True)
     passes = _may_pass(status) or (not status and "HTTP error" in text)
-    return Failure(OSError(errno.EIO, reason_of(text), address), passes)
+    # The answer to a HEAD has no code.
+    refuses = status == _BAD_REQUEST and _CODE.search(text) is None
+    return Failure(OSError(errno.EIO, reason_of(text), address), passes, refuses)
+
+
+def _blames_keys(text: str) -> bool:
+    code = _CODE.search(text)
+    return code is not None and code[1] in _KEY_CODES
 
 
 def _may_pass(status: int) -> bool:
@@ -86,7 +106,7 @@ def _final(error: Exception, text: str, status: int, address: str) -> OSError | 
     if kind == "PreconditionError":
         return ChangedError(address)
     if _METADATA.search(text):
-        return PermissionError(errno.EACCES, _NO_CREDENTIALS, address)
+        return PermissionError(errno.EACCES, NO_CREDENTIALS, address)
     if certificate := _CERTIFICATE.search(text):
         return OSError(errno.EIO, _distrust(certificate[1], _SERVER.search(text)), address)
     return _refused_or_missing(error, text, status, address)
@@ -96,7 +116,8 @@ def _refused_or_missing(error: Exception, text: str, status: int, address: str) 
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return _missing(text, address)
-    if status in _REFUSED_STATUSES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
+    is_refused = status in _REFUSED_STATUSES or _blames_keys(text)
+    if is_refused or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
     return None
 

@@ -12,28 +12,35 @@ A request that failed in a way that can pass is sent again, with a growing pause
 After a fork a call of obstore in the child would wait for ever: its threads are in the parent. The
 process id is compared before each call.
 
-Credentials for ``s3://``: the environment (``AWS_ACCESS_KEY_ID``, web identity, containers), then a
-profile of ``~/.aws`` through boto3, then the metadata service of the machine. For ``gs://`` and
-``az://`` they are obstore's. Where AWS is meant, and wherever the connection is encrypted, bodies
-are not signed: TLS protects them already, and it halves the CPU time of an upload.
+Credentials for ``s3://``: see ``credentials``. If the store refuses them, and their source has
+others, the request is sent again with those. If the store has taken them before and now says that
+they are unknown or have expired, requests wait for others until ``timeout_s`` is over; an upload
+fails at once, and its caller repeats it. For ``gs://`` and ``az://`` they are obstore's.
+
+Where AWS is meant, and wherever the connection is encrypted, bodies are not signed: TLS protects
+them already, and it halves the CPU time of an upload.
 """
 
 import contextlib
 import errno
 import itertools
+import logging
 import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from logfs.disk.remote.failures import FOREIGN, failure_of, reason_of
+from logfs.disk.remote.credentials import Credentials, Keys, find_credentials
+from logfs.disk.remote.failures import FOREIGN, Failure, failure_of, reason_of
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
 from logfs.disk.remote.urls import StoreUrl, parse_store_url
 from logfs.disk.vfs import ReadableBuffer, check_size
 from logfs.errors import InvalidConfigError
+
+logger = logging.getLogger(__name__)
 
 ONE_PUT_BYTES = 64 << 20
 """Objects up to this size are stored with one request; larger ones in parts."""
@@ -47,6 +54,10 @@ cannot tell whether a body makes progress."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _IDLE_CONNECTIONS = "64"
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""An expiry with which obstore asks for the keys of every request."""
+_QUIET_S = 60
+"""How often the log says that the store refuses the credentials."""
 _SPARE_S = 5
 """How long the memory of an upload is kept for the next one."""
 
@@ -54,7 +65,7 @@ _PAGE = 1000
 """Objects of one answer to a list."""
 _NEEDS_EXTRA = (
     "the library obstore is missing: add it with 'sudo make install EXTRAS=remote', or with "
-    "'pip install obstore' in an environment of your own"
+    "'pip install obstore botocore' in an environment of your own"
 )
 
 _T = TypeVar("_T")
@@ -64,7 +75,7 @@ class StoreSettings(NamedTuple):
     """How to reach a store.
 
     Attributes:
-        environment: The environment: credentials, and what AWS's tools read of it.
+        environment: That of the process: credentials, and what AWS's tools read of it.
         clock: Seconds, monotonic: ``time.monotonic``.
         endpoint: Address of the server, ``http://`` or ``https://``; None: the cloud's own.
         region: Region of the bucket; None: as in the environment, or ``us-east-1``.
@@ -82,7 +93,7 @@ def open_store(url: str, settings: StoreSettings) -> ObjectStore:
     """Return the store at an address. Sends no request.
 
     Raises:
-        InvalidConfigError: The address is none, obstore or boto3 is missing, a setting is wrong.
+        InvalidConfigError: The address is none, a library is missing, a setting is wrong.
     """
     place = parse_store_url(url)
     try:
@@ -96,17 +107,21 @@ def open_store(url: str, settings: StoreSettings) -> ObjectStore:
         "retry_timeout": timedelta(seconds=settings.timeout_s),
         "backoff": {"max_backoff": timedelta(seconds=_LONGEST_PAUSE_S)},
     }
+    credentials: Credentials | None = None
+    if place.scheme == "s3":
+        credentials = find_credentials(settings.environment, settings.clock)
     try:
-        quick = _make(place, settings, reading, {"max_retries": 0})
-        bulk = _make(place, settings, uploading, repeat)
+        quick = _make(place, settings, credentials, reading, {"max_retries": 0})
+        bulk = _make(place, settings, credentials, uploading, repeat)
     except (ValueError, obstore.exceptions.BaseError) as error:
         raise InvalidConfigError(f"{url}: {reason_of(str(error))}") from None
-    return _Store(obstore, place, settings, quick, bulk)
+    return _Store(obstore, place, settings, credentials, _Clients(quick, bulk))
 
 
 def _make(
     place: StoreUrl,
     settings: StoreSettings,
+    credentials: Credentials | None,
     timeouts: Mapping[str, object],
     repeat: Mapping[str, object],
 ) -> Any:  # noqa: ANN401
@@ -144,7 +159,8 @@ def _make(
         keywords["endpoint"] = endpoint
     if place.scheme == "az":
         return store.AzureStore(place.bucket, **keywords)
-    keywords |= _s3_keywords(settings, is_plain)
+    assert credentials is not None
+    keywords |= _s3_keywords(settings, credentials, is_plain)
     return store.S3Store(place.bucket, **keywords)
 
 
@@ -152,60 +168,41 @@ def _endpoint_of(environment: Mapping[str, str]) -> str | None:
     return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
 
 
-def _s3_keywords(settings: StoreSettings, is_plain: bool) -> dict[str, Any]:
+def _s3_keywords(
+    settings: StoreSettings, credentials: Credentials, is_plain: bool
+) -> dict[str, Any]:
     environment = settings.environment
     region = settings.region or environment.get("AWS_REGION")
-    region = region or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+    region = region or environment.get("AWS_DEFAULT_REGION") or credentials.region or "us-east-1"
     keywords: dict[str, Any] = {"region": region, "disable_bulk_delete": True}
     if not is_plain:
         keywords["unsigned_payload"] = True
-    if "AWS_ACCESS_KEY_ID" in environment:
-        keywords["access_key_id"] = environment["AWS_ACCESS_KEY_ID"]
-        keywords["secret_access_key"] = environment.get("AWS_SECRET_ACCESS_KEY", "")
-        if environment.get("AWS_SESSION_TOKEN"):
-            keywords["session_token"] = environment["AWS_SESSION_TOKEN"]
-    elif not any(
-        name in environment
-        for name in (
-            "AWS_WEB_IDENTITY_TOKEN_FILE",
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-            "AWS_SKIP_SIGNATURE",
-        )
-    ):
-        provider = _profile(environment)
-        if provider is not None:
-            keywords["credential_provider"] = provider
+    if credentials.may_change:
+        keywords["credential_provider"] = lambda: _given(credentials.current())
+    elif (keys := credentials.current()) is not None:
+        keywords["access_key_id"] = keys.access_key_id
+        keywords["secret_access_key"] = keys.secret_access_key
+        if keys.token is not None:
+            keywords["session_token"] = keys.token
     return keywords
 
 
-def _profile(environment: Mapping[str, str]) -> Callable[[], Any] | None:
-    """Return what gets the credentials of a profile; None if the user has none.
+def _given(keys: Keys | None) -> dict[str, object]:
+    """Return keys as the library takes them."""
+    assert keys is not None
+    return {
+        "access_key_id": keys.access_key_id,
+        "secret_access_key": keys.secret_access_key,
+        "token": keys.token,
+        "expires_at": _LONG_AGO,
+    }
 
-    Raises:
-        InvalidConfigError: There is a profile, and it cannot be used.
-    """
-    profile = environment.get("AWS_PROFILE") or None
-    file = environment.get("AWS_SHARED_CREDENTIALS_FILE")
-    if file is None and "HOME" in environment:
-        file = str(Path(environment["HOME"]) / ".aws" / "credentials")
-    if profile is None and (file is None or not Path(file).exists()):
-        return None
-    what = f"the profile {profile}" if profile else str(file)
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError:
-        raise InvalidConfigError(
-            f"{what}: only boto3 can read the profiles of AWS, and it is not installed. "
-            "Run pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        ) from None
-    try:
-        provider: Callable[[], Any] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
-    except (BotoCoreError, ValueError) as error:
-        raise InvalidConfigError(f"{what}: {error}") from None
-    return provider
+
+class _Clients(NamedTuple):
+    """Stores of the library: one for requests that are repeated here, one that repeats them."""
+
+    quick: Any
+    bulk: Any
 
 
 class _Store:
@@ -220,16 +217,18 @@ class _Store:
         library: Any,  # noqa: ANN401
         place: StoreUrl,
         settings: StoreSettings,
-        quick: Any,  # noqa: ANN401
-        bulk: Any,  # noqa: ANN401
+        credentials: Credentials | None,
+        clients: _Clients,
     ) -> None:
         self.retries = 0
         self._library = library
         self._place = place
         self._clock = settings.clock
         self._timeout_s = settings.timeout_s
-        self._quick = quick
-        self._bulk = bulk
+        self._quick, self._bulk = clients
+        self._credentials = credentials
+        self._were_taken = False
+        self._told_s: float | None = None
         self._process = os.getpid()
         self._buffers = _Buffers()
         # GCS compares generations, the others ETags.
@@ -291,7 +290,7 @@ class _Store:
                     )
 
             try:
-                self._once(key, put)
+                self._once(key, put, is_whole=source.is_at_end)
             except OSError:
                 # A request that was given up may still send the buffer: it is not used again.
                 if source.error is not None:
@@ -381,27 +380,72 @@ class _Store:
             version = f'"{version}"'  # as it is everywhere but in lists of Azure
         return ObjectStat(row["path"], row["size"], version, modified_ms)
 
-    def _once(self, key: str, request: Callable[[], _T]) -> _T:
-        """Return what a request returns that the library repeats by itself."""
-        return self._repeat(key, request, 0)
+    def _once(self, key: str, request: Callable[[], _T], *, is_whole: bool) -> _T:
+        """Return what a request returns that the library repeats by itself.
 
-    def _repeat(self, key: str, request: Callable[[], _T], timeout_s: float | None = None) -> _T:
-        """Return what a request returns that may be sent again, for this time."""
+        Args:
+            key: The object.
+            request: The request.
+            is_whole: Whether it can be sent again from its beginning.
+        """
+        return self._repeat(key, request, 0, renews=is_whole)
+
+    def _repeat(
+        self,
+        key: str,
+        request: Callable[[], _T],
+        timeout_s: float | None = None,
+        *,
+        renews: bool = True,
+    ) -> _T:
+        """Return what a request returns that may be sent again, for this time.
+
+        Args:
+            key: The object, for errors.
+            request: The request.
+            timeout_s: For how long; None: ``timeout_s`` of the settings.
+            renews: Whether it may be sent again with other credentials.
+        """
         if os.getpid() != self._process:
             text = "a forked process cannot use the store that its parent has opened"
             raise OSError(errno.EIO, text, self._address(key))
         deadline = self._clock() + (self._timeout_s if timeout_s is None else timeout_s)
         pause_s = _FIRST_PAUSE_S
         while True:
+            keys: Keys | None = None
             try:
-                return request()
+                if self._credentials is not None:
+                    keys = self._credentials.current()
+                found = request()
             except Exception as error:  # noqa: BLE001  the library has no common base
                 failure = failure_of(error, self._address(key))
+            else:
+                self._were_taken = True
+                return found
+            if failure.refuses and self._credentials is not None:
+                if self._credentials.may_change and self._credentials.renew(keys) and renews:
+                    self.retries += 1
+                    continue
+                failure = self._refusal(failure, self._credentials, keys)
             if not failure.passes or self._clock() + pause_s >= deadline:
                 raise failure.error
             self.retries += 1
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _refusal(self, failure: Failure, credentials: Credentials, keys: Keys | None) -> Failure:
+        """Return why the credentials were refused and where they are from; log it now and then."""
+        found = failure.error
+        if keys is None or not isinstance(found, PermissionError):
+            return failure
+        text = f"{found.strerror}. The key {keys} is from {credentials.source}"
+        error = PermissionError(found.errno, text, found.filename)
+        waits = failure.blames_keys and credentials.may_change and self._were_taken
+        now_s = self._clock()
+        if waits and (self._told_s is None or now_s - self._told_s >= _QUIET_S):
+            self._told_s = now_s
+            logger.warning("%s: %s. Requests wait for a renewed key", self.url, text)
+        return Failure(error, failure.passes or waits)
 
 
 class _Buffers:
