@@ -21,7 +21,7 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 12
+_VERSION = 13
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
@@ -73,6 +73,7 @@ _WATCHED_ROW = struct.Struct("=QIIIIQQ16s")
 def _declare(library: ctypes.CDLL) -> None:
     """Set the types of what the functions take and return."""
     library.logfs_request.restype = ctypes.c_uint64
+    library.logfs_listing_room.restype = ctypes.c_uint32
     library.logfs_ahead_reads.restype = ctypes.c_uint64
     library.logfs_ahead_put.argtypes = (
         *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
@@ -199,6 +200,10 @@ class Hooks:
         """Return the number of the request, before the first await of its handler."""
         return int(self._library.logfs_request())
 
+    def listing_room(self) -> int:
+        """Return the bytes that a reply may have, in the handler of a listing, as ``request``."""
+        return int(self._library.logfs_listing_room())
+
     def drop_buffer(self) -> None:
         """Free the buffer of a small request that may wait, wherever ``request`` may be called."""
         self._library.logfs_drop_buffer()
@@ -236,7 +241,7 @@ class Hooks:
         self._library.logfs_expect_reply()
 
     def reply(self, request: int, data: memoryview) -> bool:
-        """Answer a waiting read, from writable memory; see ``hooks.h``.
+        """Answer a waiting read or a listing, from writable memory; see ``hooks.h``.
 
         Returns:
             False if the handler has to reply.

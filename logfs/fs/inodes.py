@@ -8,7 +8,7 @@ A *keeper* restores the nodes that an earlier daemon of the same mount has looke
 these look-ups is not known, so such a node stays until ``drop``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
@@ -166,6 +166,26 @@ class InodeTable(Generic[NodeT]):
             lookups[number] = 1
             if self._keeper is not None:
                 self._keeper.note(node)
+
+    def count_all(self, nodes: Sequence[NodeT]) -> bool:
+        """Note a look-up of each of some nodes that ``canonical`` has returned at any time.
+
+        Returns:
+            False if nothing was noted: a node has become another one, or has another number.
+        """
+        known, lookups = self._nodes, self._lookups
+        for node in nodes:
+            number = node.ino
+            if known.get(number) is not node and (
+                self.canonical(node) is not node or node.ino != number
+            ):
+                return False
+        for node in nodes:
+            if node.ino in lookups:
+                lookups[node.ino] += 1
+            else:
+                self.count(node)
+        return True
 
     def lookups(self, number: int) -> int | None:
         """Return a number that each look-up changes; None if the kernel does not know the node.

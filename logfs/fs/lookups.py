@@ -67,6 +67,17 @@ class Lookups:
         self._inodes.replace(found)
         return found
 
+    def find_now(self, parent: Node, name: bytes) -> Node | None:
+        """Find a name in a directory if that takes no await; else None."""
+        found = self._tree.find(parent, name)
+        if not isinstance(found, Node):
+            return None
+        partition = found.partition
+        if partition is not None and partition.executor.releasing is not None:
+            return None
+        known = self._inodes.canonical(found)
+        return known if known is found or self._tree.is_live(known) else None
+
     async def resolved(self, number: int, pid: int) -> Node:
         """Return the node with a number; if it is pending, wait until it is resolved.
 

@@ -26,7 +26,7 @@ Python has found and the attributes that a stat(2) would get. What could make th
   that the kernel sends again is left to Python.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logfs.fs.hooks import Hooks
@@ -41,10 +41,12 @@ class NativeNames:
 
     Attributes:
         seen: A number that each change of topics changes.
+        on_change: Called before a change of topics begins, and when it has ended.
     """
 
     def __init__(self, hooks: Hooks | None) -> None:
         self.seen = 0
+        self.on_change: Callable[[], None] = lambda: None
         self._hooks = hooks
         self._changes = 0
         self._counted: dict[int, int] = {}  # inodes with such names, and what was counted of them
@@ -93,8 +95,14 @@ class NativeNames:
             self._changes -= 1
             self._forget()
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether topics are being changed."""
+        return self._changes > 0
+
     def _forget(self) -> None:
         self.seen += 1
+        self.on_change()
         hooks = self._serving
         if hooks is None:
             return

@@ -49,6 +49,7 @@ from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.kernelcache import KernelCache
+from logfs.fs.listings import NOT_COUNTED, Listings
 from logfs.fs.lookups import Lookups
 from logfs.fs.nativenames import NativeNames
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, PlainNode, TopicNode
@@ -67,9 +68,6 @@ from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attrib
 from logfs.log.following.store import AnyStore
 from logfs.log.lines.writer import LineWriter
 from logfs.machine.host import Clock
-
-_NOT_COUNTED = frozenset({b".", b".."})
-"""Names in a listing that are no look-ups for the kernel."""
 
 RESENT = 1 << 63
 """The bit of a request's number that says that the kernel sends it again."""
@@ -120,6 +118,9 @@ class Operations(RefusedOperations):
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
         self.lookups = Lookups(tree, self.inodes, self.index_wait, clock.now_ms)
+        self.listings = Listings(
+            hooks, self.lookups, self.inodes, self.native_names, is_followed=store.is_followed
+        )
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         self.kept_by: Callable[[], str | None] = lambda: None
         tree.meta_of_mount = self.facts
@@ -281,6 +282,7 @@ class Operations(RefusedOperations):
     @interruptible
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         """List a directory from an entry on; from entry 0 with its present names."""
+        request = self.listings.request()
         directory = self.directories[fh]
         if start_id == 0 or not directory.names:
             listing = self.tree.names(directory.node)
@@ -288,7 +290,8 @@ class Operations(RefusedOperations):
                 executor = listing.partition.executor
                 listing = await executor.query_locally(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
-        await self._list(directory, start_id, token)
+        if not self.listings.answer(request, directory, start_id):
+            await self._list(directory, start_id, token)
 
     @request_handler
     async def releasedir(self, fh: int) -> None:
@@ -466,13 +469,15 @@ class Operations(RefusedOperations):
         for number in range(start, len(names)):
             name = names[number].encode()
             try:
-                node = await self.lookups.find(directory.node, name)
+                node = self.lookups.find_now(directory.node, name)
+                if node is None:
+                    node = await self.lookups.find(directory.node, name)
                 entry = await self._entry(node)
             except LogfsError:
                 continue  # removed since the listing was begun
             if not pyfuse3.readdir_reply(token, name, entry, number + 1):
                 return
-            if name not in _NOT_COUNTED:
+            if name not in NOT_COUNTED:
                 self.inodes.count(node)
 
     async def _made(self, parent: DirectoryNode, name: bytes) -> EntryAttributes:

@@ -19,7 +19,7 @@ MAX_REQUEST_BYTES = 1024 * 1024
 """The largest read and write the kernel sends, and the block size that makes programs send it."""
 
 _BLOCK_BYTES = 512
-_NS_PER_MS = 1_000_000
+NS_PER_MS = 1_000_000
 
 
 class RequestCounts:
@@ -86,21 +86,26 @@ def request_handler(
     return answer
 
 
-def make_entry(node: Node, attributes: FileAttributes) -> EntryAttributes:
-    """Describe an inode.
+def blocks_of(size: int) -> int:
+    """Return the blocks that stat(2) tells of a length.
 
-    The blocks cover the length, so that a file with holes does not look sparse: a program that
-    seeks for data would find it all.
+    They cover it, so that a file with holes does not look sparse: a program that seeks for data
+    would find it all.
     """
+    return (size + _BLOCK_BYTES - 1) // _BLOCK_BYTES
+
+
+def make_entry(node: Node, attributes: FileAttributes) -> EntryAttributes:
+    """Describe an inode."""
     mode, uid, gid, size, mtime_ms = attributes
-    mtime_ns = mtime_ms * _NS_PER_MS
+    mtime_ns = mtime_ms * NS_PER_MS
     entry = EntryAttributes()
     entry.st_ino = node.ino
     entry.st_mode = mode
     entry.st_uid = uid
     entry.st_gid = gid
     entry.st_size = size
-    entry.st_blocks = (size + _BLOCK_BYTES - 1) // _BLOCK_BYTES
+    entry.st_blocks = blocks_of(size)
     entry.st_blksize = MAX_REQUEST_BYTES
     entry.st_atime_ns = mtime_ns
     entry.st_mtime_ns = mtime_ns

@@ -56,6 +56,7 @@ static int has_own_way;
 static uint64_t init_request_number;
 static int asks_passthrough;
 static uint64_t last_request;
+static uint32_t listing_room; /* of that request */
 static void (*on_interrupt)(uint64_t);
 static struct {
     char *begin;
@@ -93,6 +94,8 @@ int logfs_has_passthrough(void) { return is_agreed; }
 int logfs_uses_own_way(void) { return has_own_way; }
 
 uint64_t logfs_request(void) { return last_request; }
+
+uint32_t logfs_listing_room(void) { return listing_room; }
 
 void logfs_on_interrupt(void (*interrupted)(uint64_t)) { on_interrupt = interrupted; }
 
@@ -254,6 +257,14 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
 /* The descriptor of /dev/fuse, where libfuse has been given another one to wait for. */
 static int device_of(int fd) { return logfs_has_serving() ? logfs_session() : fd; }
 
+static uint32_t room_of(const struct request_header *header, size_t size) {
+    const struct read_request *read = (const void *)(header + 1);
+
+    return header->opcode == FUSE_OPCODE_READDIRPLUS && size >= sizeof *header + sizeof *read
+               ? read->size
+               : 0;
+}
+
 static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     const struct request_header *header = buffer;
     ssize_t got = serving_take(buffer, size);
@@ -271,6 +282,7 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
         return got;
     next_open.id = 0; /* the step in which it was set is over */
     last_request = header->unique;
+    listing_room = room_of(header, (size_t)got);
     last_buffer.begin = buffer;
     last_buffer.size = size;
     if (header->opcode == FUSE_OPCODE_INIT)

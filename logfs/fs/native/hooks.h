@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 12
+#define LOGFS_HOOKS_VERSION 13
 int logfs_version(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */
@@ -66,6 +66,9 @@ void logfs_pass_through(uint64_t fh, int backing_id);
 /* The number of the request that was read last: in a handler, before its first await, its own. */
 uint64_t logfs_request(void);
 
+/* The bytes that a reply to that request may have, if it lists a directory; else 0. */
+uint32_t logfs_listing_room(void);
+
 /* Free the memory of the buffer of that request, except its first page. pyfuse3 keeps a buffer of a
    MiB for every running request, and an earlier request may have filled it. For a small request
    that may wait long, wherever logfs_request() may be called. */
@@ -86,7 +89,7 @@ void logfs_on_interrupt(void (*interrupted)(uint64_t request));
 void logfs_on_reply(void (*replied)(void));
 void logfs_expect_reply(void);
 
-/* Answer a waiting read. The later reply of its handler is dropped.
+/* Answer a waiting read or a listing. The later reply of its handler is dropped.
 
    request: its number, see logfs_request.
    Returns 1; 0 if the handler has to reply: the program has gone, or LOGFS_REPLIES were sent. */
