@@ -167,8 +167,8 @@ class FileReads:
                 got += await file.partition.executor.read(
                     read_blocking, reader, buffer[got:size], offset + got
                 )
-            except (CorruptRecordError, OSError):
-                if not got:
+            except (CorruptRecordError, OSError) as error:
+                if not got or (file.is_cached and isinstance(error, OSError)):
                     raise  # else the next read, which begins there, says so
             if got < size and file.is_cached:
                 check_whole(file, reader, offset + got)

@@ -3,7 +3,6 @@
 Blocking, and free of FUSE.
 """
 
-import contextlib
 import os
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -64,10 +63,13 @@ class FileReader(Protocol):
         may_block: False: a read that would have to wait for the disk sets ``would_block``.
         would_block: The last read stopped for that reason. The bytes it returned are valid; a read
             of those after them, with ``may_block`` True, goes on.
+        ended_by: The error of the disk or the store that ended the last read after its first bytes;
+            None: none did.
     """
 
     may_block: bool
     would_block: bool
+    ended_by: OSError | None
 
     def read_into(self, out: memoryview, offset: int) -> int:
         """Fill ``out`` from an offset of the file; returns the bytes read, 0 at the end."""
@@ -85,6 +87,7 @@ class BytesFile:
         self._data = data
         self.may_block = True
         self.would_block = False
+        self.ended_by: OSError | None = None
 
     def read_into(self, out: memoryview, offset: int) -> int:
         """Copy bytes out; see ``FileReader``."""
@@ -457,9 +460,8 @@ def check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
     The bytes before the damage are returned all the same: the kernel reads them page by page.
     """
     if stop < file.node.size():
-        with contextlib.suppress(CorruptRecordError):
-            # Raises, if the disk or the store fails: that passes, and is no damage.
-            reader.read_into(memoryview(bytearray(1)), stop)
+        if reader.ended_by is not None:
+            raise reader.ended_by  # the disk or the store has failed: that passes
         file.node.is_damaged = True
         reader.read_into(memoryview(bytearray(1)), stop)  # raises: it does not decode
         raise CorruptRecordError(

@@ -113,7 +113,7 @@ def cut(log: PartitionLog, offset: int, why: str, now_ms: int) -> None:
     """Remove the end of a mirror that its source has lost, after a copy of it; a loss.
 
     Raises:
-        MirrorError: It is no mirror.
+        MirrorError: It is no mirror, or what is to be removed is in the object store.
         OffsetOutOfRangeError: The offset is not in the log.
         LogfsError, OSError: See ``PartitionLog.truncate_to``.
     """
@@ -121,6 +121,14 @@ def cut(log: PartitionLog, offset: int, why: str, now_ms: int) -> None:
         end = log.log_end_offset
         if offset == end:
             return
+        stored = 0 if log.tier is None else log.tier.next_offset or 0
+        if offset < stored:
+            raise MirrorError(
+                f"{log.topic_partition}: {why}. The mirror has records up to offset {end - 1}, "
+                f"those up to offset {stored - 1} in the object store, where nothing is cut. It "
+                "keeps all of them, and takes no new ones. Mirror the topic again: under another "
+                "name with --prefix, or after 'logfs topic delete'"
+            )
         copies = copy_tail(log.state, offset)
         if copies:
             offset = min(offset, copies[0].base_offset)

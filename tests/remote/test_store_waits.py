@@ -1,5 +1,6 @@
 """Requests of a mount that wait for the store: they are interrupted, and nothing else waits."""
 
+import contextlib
 import errno
 import json
 import os
@@ -250,6 +251,57 @@ async def test_a_stop_of_the_mount_ends_all_waits(
         while len(ended) < 12:  # noqa: ASYNC110 - as above
             await trio.sleep(0.001)
     assert set(ended) == {errno.EINTR}
+
+
+@pytest.mark.expect_log("fell behind retention")
+async def test_a_line_that_was_begun_is_whole_although_its_reader_was_interrupted(
+    tiered: TieredWorld, nursery: trio.Nursery
+) -> None:
+    world, log = tiered.world, tiered.world.store.partition("t", 0)
+    handle = await world.open("t/0")
+    found = await world.read(handle, 0, 40)  # ends inside the second line
+    world.operations.tree.partition("t", 0).executor.note_slow()  # reads run in threads
+    tiered.objects.gate.clear()
+    answers: list[bytes] = []
+
+    async def read() -> None:
+        with contextlib.suppress(FUSEError):
+            answers.append(await world.read(handle, len(found)))
+        answers.append(b"")
+
+    nursery.start_soon(read)
+    await waits(tiered, tiered.objects.held)
+    tiered.interrupt()
+    with trio.fail_after(10):
+        while not answers:  # noqa: ASYNC110 - there is no event for it
+            await trio.sleep(0.001)
+    found += answers[0]
+    log.advance_log_start_offset(30, world.clock.now_ms)
+    tiered.objects.gate.set()
+    while got := await world.read(handle, len(found)):
+        found += got
+    lines = tiered.text.splitlines(keepends=True)
+    rows = found.splitlines(keepends=True)
+    assert rows[:2] == lines[:2]
+    assert [row for row in rows if row not in lines] == []
+    assert rows[-10:] == lines[30:]
+
+
+@pytest.mark.expect_log("injected")
+@pytest.mark.parametrize("name", ["t/0@offset=1..offset=30", "t/0@earliest..latest.jsonl"])
+async def test_an_error_of_the_store_inside_a_fixed_name_is_no_damage(
+    tiered: TieredWorld, name: str
+) -> None:
+    world = tiered.world
+    whole = await TieredWorld().world.cat(name)
+    handle = await world.open(name)
+    assert not handle.is_direct
+    tiered.objects.fail("get_range", "*/00000000000000000020-*.log")
+    assert await refused(world.read(handle, 0)) == errno.EIO
+    assert await world.xattr("t/0", "losses") == "0"
+    tiered.objects.heal()
+    assert await world.read(handle, 0) == whole
+    assert not (await world.open(name)).is_direct, "the kernel may cache it"
 
 
 @pytest.mark.expect_log("injected")

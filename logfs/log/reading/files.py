@@ -33,12 +33,14 @@ class _RenderedFile:
     Attributes:
         would_block: The last read needs the disk: set ``may_block`` and read what is missing,
             after the bytes it returned.
+        ended_by: See ``TextReader``.
     """
 
     def __init__(self, reader: TextReader, buffers: Buffers | None) -> None:
         self._reader = reader
         self._buffers = buffers
         self.would_block = False
+        self.ended_by: OSError | None = None
 
     def read_into(self, out: memoryview, offset: int) -> int:
         """Read as the class says.
@@ -52,7 +54,7 @@ class _RenderedFile:
         Raises:
             CorruptRecordError: The first byte to return cannot be decoded.
         """
-        buffers = self._buffers
+        buffers, self.ended_by = self._buffers, None
         if buffers is None:
             return self._read_into(out, offset)
         buffers.begin(self._reader)
@@ -63,6 +65,22 @@ class _RenderedFile:
 
     def _read_into(self, out: memoryview, offset: int) -> int:
         raise NotImplementedError
+
+    def _read_good(self, out: memoryview, done: int, end: int) -> int:
+        """Read after what a reply holds already; what fails there is left to the next reply."""
+        reader = self._reader
+        try:
+            got = reader.read_into(out[done:], end)
+        except (CorruptRecordError, OSError) as error:
+            if not done:
+                raise
+            if isinstance(error, OSError):
+                if not comes_again(error):
+                    raise
+                self.ended_by = error
+            return 0
+        self.ended_by = reader.ended_by
+        return got
 
     @property
     def may_block(self) -> bool:
@@ -347,12 +365,12 @@ class GrowingFile(_RenderedFile):
             reader.seek(position)
         try:
             while done < room and reader.position < end:
-                got = _read_good(reader, out, done, end)
+                got = self._read_good(out, done, end)
                 done += got
                 if reader.would_block:
                     self.would_block = True
                     break
-                if got == 0 and not self._skip_hole(end):
+                if self.ended_by is not None or (got == 0 and not self._skip_hole(end)):
                     break
         except (WouldBlockError, WouldWaitError):
             self.would_block = True
@@ -389,12 +407,12 @@ class FixedFile(_RenderedFile):
             start, position, end = self._place(offset + done)
             if reader.position != position or position == start:
                 reader.seek(position)
-            got = _read_good(reader, out, done, end)
+            got = self._read_good(out, done, end)
             done += got
             if reader.would_block:
                 self.would_block = True
                 break
-            if got == 0:
+            if self.ended_by is not None or got == 0:
                 break
         return done
 
@@ -410,16 +428,6 @@ class FixedFile(_RenderedFile):
         return start, end - (self._ends[number] - offset), end
 
 
-def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:
-    """Read after what a reply holds already; what fails there is left to the next reply."""
-    try:
-        return reader.read_into(out[done:], end)
-    except (CorruptRecordError, OSError) as error:
-        if done and not (isinstance(error, OSError) and not comes_again(error)):
-            return 0
-        raise
-
-
 class RawFile:
     """One open file of a partition directory, byte for byte, as it lies on the disk."""
 
@@ -427,6 +435,7 @@ class RawFile:
         self._file = disk.open(name, uncached=uncached)
         self.may_block = True
         self.would_block = False
+        self.ended_by: OSError | None = None
 
     def size(self) -> int:
         """Return its length now."""

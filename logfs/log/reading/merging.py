@@ -60,6 +60,7 @@ class MergedFile:
         may_block: Whether a read may wait for the disk.
         would_block: The last read may have to wait: set ``may_block`` and read again.
         damaged: The log whose damage the last read met; None: it met none.
+        ended_by: See ``TextReader``.
 
     Raises:
         DeletedError: The files of a segment are gone.
@@ -80,6 +81,7 @@ class MergedFile:
         self._pinned: list[Resolved] = []
         self.may_block = True
         self.would_block = False
+        self.ended_by: OSError | None = None
         self.damaged: ReadableLog | None = None
         try:
             for part in self._parts:
@@ -105,7 +107,7 @@ class MergedFile:
             OSError: The disk failed.
         """
         done = 0
-        self.would_block = False
+        self.would_block, self.ended_by = False, None
         while done < len(out) and offset + done < self._size:
             at = offset + done - self._begin
             part = self._text[at : at + len(out) - done] if at >= 0 else b""
@@ -122,9 +124,10 @@ class MergedFile:
             try:
                 if not self._advance():
                     break
-            except (CorruptRecordError, OSError):
+            except (CorruptRecordError, OSError) as error:
                 if not done:
                     raise  # else the next read, which begins there, says so
+                self.ended_by = error if isinstance(error, OSError) else None
                 break
         return done
 

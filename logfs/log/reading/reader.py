@@ -72,6 +72,7 @@ class TextReader:
 
     Attributes:
         position: Position of the next byte.
+        ended_by: The OSError that ended the last read after its first bytes; None: none did.
     """
 
     def __init__(
@@ -93,13 +94,11 @@ class TextReader:
         self._log: File | None = None
         self._place: RecordPlace | None = None
         self._marked = MarkedBatches(view)
-        self._wanted = 0
         self._run_end = _NO_STOP
-        self._truncations = 0
         self.may_block = may_block
-        self.would_block = False
-        self._waits_for_disk = False
-        self.position = 0
+        self.would_block = self._waits_for_disk = False
+        self.ended_by: OSError | None = None
+        self._wanted = self._truncations = self.position = 0
 
     def seek(self, position: int) -> int:
         """Go to the first kept byte at or after a position, or to the end of what is seen.
@@ -179,7 +178,7 @@ class TextReader:
             OSError: It cannot be read. What is before it is returned first.
             WouldBlockError, WouldWaitError: Nothing was read; see ``may_block``.
         """
-        self.would_block = False
+        self.would_block, self.ended_by = False, None
         if self._place is not None and not self._return_to(self._place):
             return 0
         if self._segment is not None and (
@@ -202,6 +201,7 @@ class TextReader:
             except OSError as error:
                 if not (done and comes_again(error)):
                     raise
+                self.ended_by = error
                 break
             if got < 0:
                 break

@@ -2,15 +2,14 @@
 
 import errno
 
-_ENDS_THE_READ = frozenset({errno.EAGAIN, errno.EINTR})
-
 
 def comes_again(error: OSError) -> bool:
-    """Whether a read can leave an error to the next read: the disk or the store has failed.
+    """Whether a read returns what it has, and leaves an error to the next read.
 
-    An interrupted wait, or one that is not allowed, ends the read at once.
+    The disk or the store has failed, or the wait was interrupted: read(2) returns what it has, too.
+    A read that must not wait is made again in a thread.
     """
-    return error.errno not in _ENDS_THE_READ
+    return error.errno != errno.EAGAIN
 
 
 class WouldBlockError(Exception):

@@ -37,7 +37,7 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     """Remove every batch that reaches an offset, and begin a segment there.
 
     The caller holds the lock, has let go of the active segment, flushed the log and paused the
-    flusher.
+    flusher. The offset is not below the end of the tiered segments.
 
     Raises:
         CorruptRecordError: The place of the cut cannot be found; nothing was removed.
@@ -51,7 +51,7 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     state.cleaning.unsaved_offset = None
     # Until the entry of the new segment is there: a stop must not give a position twice.
     state.reservation.invalidate(old.active)
-    kept = cut_segments(state.disk, state.config, old, offset)
+    kept = cut_segments(state, old, offset)
     segment = state.new_segment(offset, old.end.positions)
     sealed = [s.entry(SegmentState.SEALED) for s in kept]
     state.table.rewrite([*sealed, state.reservation.open_entry(segment)])
@@ -79,9 +79,7 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     flusher.truncated(offset)
 
 
-def cut_segments(
-    disk: Disk, config: TopicConfig, snapshot: Snapshot, offset: int
-) -> tuple[Segment, ...]:
+def cut_segments(state: PartitionState, snapshot: Snapshot, offset: int) -> tuple[Segment, ...]:
     """Remove the segments that begin at an offset or after it, and cut the one that holds it.
 
     The caller holds the lock of the partition and has let go of the active segment.
@@ -92,16 +90,19 @@ def cut_segments(
     Raises:
         CorruptRecordError: The place of the cut cannot be found; nothing was removed.
     """
+    disk = state.disk
     kept = tuple(s for s in snapshot.segments if s.base_offset < offset)
     position = 0
-    if kept:
+    # A tiered segment ends at the offset or before it: it is durable, and stays as it is.
+    changes = bool(kept) and (state.tier is None or kept[-1].base_offset not in state.tier.entries)
+    if changes:
         if kept[-1].has_gaps:
             kept[-1].gap_numbers(kept[-1].files().text_entries())  # raises if it is damaged
         position = _first_batch_reaching(kept[-1], snapshot.end_of(len(kept) - 1)[2], offset)
     for segment in reversed(snapshot.segments[len(kept) :]):
         remove_segment_files(disk, segment)
-    if kept:
-        _cut_segment(disk, config, kept[-1], position)
+    if changes:
+        _cut_segment(disk, state.config, kept[-1], position)
         aborted = [a for a in snapshot.aborted if a.last_offset < offset]
         ours = [a for a in aborted if a.last_offset >= kept[-1].base_offset]
         # Also if it stays the same: what was appended to it may not be durable.
