@@ -15,6 +15,9 @@ KEYS = [f"p/{number:02}" for number in range(12)]
 MODIFIED = "Tue, 24 Nov 2026 14:22:56 GMT"
 
 
+MESSAGE = "Server failed to authenticate the request.\nRequestId:1\nTime:2026-11-24"
+
+
 class Answers(BaseHTTPRequestHandler):
     """Lists have ETags without quotation marks, other answers with them.
 
@@ -47,6 +50,38 @@ class Answers(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Refusals(BaseHTTPRequestHandler):
+    """Requests for one object are refused; those for others are sent nowhere."""
+
+    def do_GET(self) -> None:
+        body = b""
+        if "refused" in self.path:
+            self.send_response(403)
+            code = "<Code>AuthenticationFailed</Code>"
+            body = f"<Error>{code}<Message>{MESSAGE}</Message></Error>".encode()
+        else:
+            self.send_response(302)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2021-10-04&sig=hiddensignature")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusals) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.server_port}/account"
+        yield open_store("az://logs/p", StoreSettings({}, time.monotonic, endpoint, timeout_s=0))
+        server.shutdown()
+        thread.join()
+
+
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
@@ -66,3 +101,11 @@ def test_an_object_has_the_same_version_in_lists_and_alone(azure: ObjectStore) -
 
 def test_a_list_has_each_object_once(azure: ObjectStore) -> None:
     assert [f"p/{stat.key}" for stat in azure.list_all("")] == KEYS
+
+
+def test_an_error_is_one_line_without_the_signature(refusing: ObjectStore) -> None:
+    for name in ("moved", "refused"):
+        with pytest.raises(OSError, match="az://logs/p/") as caught:
+            refusing.get(name, 10)
+        assert "hiddensignature" not in str(caught.value)
+        assert "\n" not in str(caught.value)

@@ -7,8 +7,11 @@ Source: https://cloud.google.com/storage/docs/xml-api/reference-headers
 """
 
 import json
+import os
+import subprocess
 import threading
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +45,7 @@ class GoogleServer(ThreadingHTTPServer):
         deletes: Whether it deletes objects.
         guard: Held during a request.
         conditions: The conditions of all PUTs; "" for none.
+        key_id: The only key that it takes; None: it takes requests without any.
     """
 
     daemon_threads = True
@@ -52,6 +56,7 @@ class GoogleServer(ThreadingHTTPServer):
         self.heeds = self.deletes = True
         self.guard = threading.Lock()
         self.conditions: list[str] = []
+        self.key_id: str | None = None
         self.last_generation = 1_700_000_000_000_000
 
     @property
@@ -67,6 +72,18 @@ class _Requests(BaseHTTPRequestHandler):
     def _google(self) -> GoogleServer:
         assert isinstance(self.server, GoogleServer)
         return self.server
+
+    def parse_request(self) -> bool:
+        """Refuse a token that another key has signed."""
+        if not super().parse_request():
+            return False
+        token = str(self.headers["Authorization"]).removeprefix("Bearer ").partition(".")[0]
+        expected = self._google.key_id
+        if expected is None or json.loads(urlsafe_b64decode(f"{token}=="))["kid"] == expected:
+            return True
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self._answer(401, b"<Error><Code>AuthenticationRequired</Code></Error>")
+        return False
 
     def do_PUT(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
@@ -221,3 +238,34 @@ def test_objects_are_stored_read_listed_and_removed(google: ObjectStore) -> None
     google.delete("0/a.log")
     with pytest.raises(FileNotFoundError):
         google.stat("0/a.log")
+
+
+@pytest.mark.expect_log("The credentials of before are used on")
+def test_a_key_that_was_renewed_is_used(
+    server: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of a service account gets another key, and the old one is refused."""
+    command = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]
+    key = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    account = {"type": "service_account", "client_email": "a@b", "private_key": key}
+    file = tmp_path / "key.json"
+
+    def give(key_id: str) -> None:
+        file.write_text(json.dumps({**account, "private_key_id": key_id}))
+
+    monkeypatch.delenv("GOOGLE_SERVICE_ACCOUNT")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    give("first")
+    server.key_id = "first"
+    settings = StoreSettings(os.environ, time.monotonic, server.endpoint, timeout_s=5)
+    store = open_store("gs://logs/p", settings)
+    store.put("a", [b"1"])
+    file.write_text('{"type": "service_acc')
+    assert store.get("a", 10)[0] == b"1"
+    give("second")
+    server.key_id = "second"
+    store.put("b", [b"2"])
+    assert [stat.key for stat in store.list_all("")] == ["a", "b"]
+    server.key_id = "third"
+    with pytest.raises(PermissionError, match="401"):
+        store.get("a", 10)

@@ -1,4 +1,4 @@
-"""Credentials for ``s3://``: from where AWS's tools take them, and renewed while a process runs.
+"""Credentials: from where the tools of a store take them, and renewed while a process runs.
 
     credentials = find_credentials(os.environ, time.monotonic)
     keys = credentials.current()                  # before each request
@@ -19,6 +19,9 @@ When keys are renewed:
   ``credential_process`` runs again. If it has other keys, the request is sent again with them;
 * the environment of a process does not change: those keys need a restart.
 
+Those of ``gs://`` and ``az://`` are found and renewed by obstore. It reads the file of a key of
+Google once, so its clients are made again when that file changes: see ``google_files``.
+
 A source that gives nothing, or fails, does not replace the keys of before. No text has a secret or
 the command of a process. A key is named by its last four characters, as AWS's tools do it.
 """
@@ -28,7 +31,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from logfs.errors import InvalidConfigError
@@ -136,6 +139,29 @@ def _aws_files(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
+def google_files(environment: Mapping[str, str]) -> list[str]:
+    """Return the paths of the files that may have the credentials for ``gs://``."""
+    names = (
+        *("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
+        "GOOGLE_APPLICATION_CREDENTIALS",
+    )
+    found = [environment[name] for name in names if environment.get(name)]
+    return found or [os.path.expanduser("~/.config/gcloud/application_default_credentials.json")]
+
+
+def stamp_of(files: Iterable[str]) -> object:
+    """Return what differs when a file has changed."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in files:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return found
+
+
 def _check_no_profile(environment: Mapping[str, str]) -> None:
     """Raise InvalidConfigError if the user has a profile."""
     profile = environment.get("AWS_PROFILE")
@@ -234,7 +260,7 @@ class _OfChain:
 
     def current(self) -> Keys | None:
         """See ``Credentials``."""
-        seen = self._look()
+        seen = stamp_of(self._files)
         if self._keys is None or seen != self._seen:
             with self._lock:
                 if self._keys is None or seen != self._seen:
@@ -270,18 +296,6 @@ class _OfChain:
             raise InvalidConfigError(f"the profile {profile} is neither in {files}")
         region = session.get_config_variable("region")
         return None if region is None else str(region)
-
-    def _look(self) -> object:
-        """Return what changes when a file changes."""
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._files:
-            try:
-                status = os.stat(path)
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-        return found
 
     def _load(self) -> None:
         """Ask the source; keep the keys of before if it has none.

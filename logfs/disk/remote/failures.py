@@ -39,6 +39,8 @@ _FOREIGN = re.compile(
 )
 _KIND = re.compile(r"\bkind: (\w+)")
 _SERVER = re.compile(r"(https?://[^/\s]+)")
+_QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
+"""Queries have the signatures of Azure."""
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _NO_AUTHORITIES = "No CA certificates were loaded"
 """The library needs some also for servers without TLS."""
@@ -155,9 +157,10 @@ def reason_of(text: str) -> str:
         words = f"{status[1]}{status[2]}".strip()
         code = _CODE.search(text)
         if code is not None:
-            words += f" ({code[1]}: {code[2]})" if code[2] else f" ({code[1]})"
+            message = " ".join((code[2] or "").split())
+            words += f" ({code[1]}: {message})" if message else f" ({code[1]})"
         return words
-    line = text.partition("\n")[0]
+    line = _QUERY.sub(r"\1", text.partition("\n")[0])
     if _NO_AUTHORITIES in text:
         return (
             "this machine has no certificates of authorities: install the package ca-certificates, "

@@ -15,7 +15,8 @@ process id is compared before each call.
 Credentials for ``s3://``: see ``credentials``. If the store refuses them, and their source has
 others, the request is sent again with those. If the store has taken them before and now says that
 they are unknown or have expired, requests wait for others until ``timeout_s`` is over; an upload
-fails at once, and its caller repeats it. For ``gs://`` and ``az://`` they are obstore's.
+fails at once, and its caller repeats it. For ``gs://`` and ``az://`` they are obstore's, whose
+clients are made again when the file of a key of Google has changed.
 
 Where AWS is meant, and wherever the connection is encrypted, bodies are not signed: TLS protects
 them already, and it halves the CPU time of an upload.
@@ -28,12 +29,18 @@ import logging
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from logfs.disk.remote.credentials import Credentials, Keys, find_credentials
+from logfs.disk.remote.credentials import (
+    Credentials,
+    Keys,
+    find_credentials,
+    google_files,
+    stamp_of,
+)
 from logfs.disk.remote.failures import FOREIGN, Failure, failure_of, reason_of
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
 from logfs.disk.remote.urls import StoreUrl, parse_store_url
@@ -110,12 +117,18 @@ def open_store(url: str, settings: StoreSettings) -> ObjectStore:
     credentials: Credentials | None = None
     if place.scheme == "s3":
         credentials = find_credentials(settings.environment, settings.clock)
-    try:
-        quick = _make(place, settings, credentials, reading, {"max_retries": 0})
-        bulk = _make(place, settings, credentials, uploading, repeat)
-    except (ValueError, obstore.exceptions.BaseError) as error:
-        raise InvalidConfigError(f"{url}: {reason_of(str(error))}") from None
-    return _Store(obstore, place, settings, credentials, _Clients(quick, bulk))
+
+    def make() -> tuple[Any, Any]:
+        try:
+            return (
+                _make(place, settings, credentials, reading, {"max_retries": 0}),
+                _make(place, settings, credentials, uploading, repeat),
+            )
+        except (ValueError, obstore.exceptions.BaseError) as error:
+            raise InvalidConfigError(f"{url}: {reason_of(str(error))}") from None
+
+    files = google_files(settings.environment) if place.scheme == "gs" else []
+    return _Store(obstore, place, settings, credentials, _Clients(make, files))
 
 
 def _make(
@@ -198,11 +211,40 @@ def _given(keys: Keys | None) -> dict[str, object]:
     }
 
 
-class _Clients(NamedTuple):
-    """Stores of the library: one for requests that are repeated here, one that repeats them."""
+class _Clients:
+    """Stores of the library, which are made again when a file of credentials has changed.
 
-    quick: Any
-    bulk: Any
+    Args:
+        make: Makes both.
+        files: The files.
+
+    Attributes:
+        quick: For requests that are repeated here.
+        bulk: Repeats requests by itself.
+    """
+
+    def __init__(self, make: Callable[[], tuple[Any, Any]], files: Sequence[str]) -> None:
+        self._make = make
+        self._files = files
+        self._lock = threading.Lock()
+        self._seen = stamp_of(files)
+        self.quick, self.bulk = make()
+
+    def follow(self) -> bool:
+        """Make them again if a file has changed; return whether there are others now."""
+        if not self._files or stamp_of(self._files) == self._seen:
+            return False
+        with self._lock:
+            seen = stamp_of(self._files)
+            if seen == self._seen:
+                return True  # another thread has made them
+            self._seen = seen
+            try:
+                self.quick, self.bulk = self._make()
+            except InvalidConfigError as error:
+                logger.warning("%s. The credentials of before are used on", error)
+                return False
+        return True
 
 
 class _Store:
@@ -225,7 +267,7 @@ class _Store:
         self._place = place
         self._clock = settings.clock
         self._timeout_s = settings.timeout_s
-        self._quick, self._bulk = clients
+        self._clients = clients
         self._credentials = credentials
         self._were_taken = False
         self._told_s: float | None = None
@@ -246,7 +288,7 @@ class _Store:
         """See ``ObjectStore``."""
 
         def get() -> tuple[bytes, ObjectStat]:
-            found = self._library.get(self._quick, key)
+            found = self._library.get(self._clients.quick, key)
             stat = self._stat(found.meta)
             check_size(stat.size, most, self._address(key))
             return bytes(found.bytes()), stat
@@ -259,7 +301,9 @@ class _Store:
 
         def get() -> memoryview:
             end = start + length
-            data = memoryview(self._library.get_range(self._quick, key, start=start, end=end))
+            data = memoryview(
+                self._library.get_range(self._clients.quick, key, start=start, end=end)
+            )
             if len(data) != length:
                 text = f"{len(data)} bytes from byte {start} on, {length} expected"
                 raise OSError(errno.EIO, text, address)
@@ -269,7 +313,7 @@ class _Store:
 
     def stat(self, key: str) -> ObjectStat:
         """See ``ObjectStore``."""
-        return self._repeat(key, lambda: self._stat(self._library.head(self._quick, key)))
+        return self._repeat(key, lambda: self._stat(self._library.head(self._clients.quick, key)))
 
     def put(self, key: str, parts: Iterable[ReadableBuffer]) -> None:
         """See ``ObjectStore``. An object of up to 64 MiB is in memory as a whole."""
@@ -279,10 +323,10 @@ class _Store:
 
             def put() -> None:
                 if source.is_at_end:
-                    self._library.put(self._bulk, key, start, use_multipart=False)
+                    self._library.put(self._clients.bulk, key, start, use_multipart=False)
                 else:
                     self._library.put(
-                        self._bulk,
+                        self._clients.bulk,
                         key,
                         source.continued(start),
                         chunk_size=_PART_BYTES,
@@ -309,12 +353,12 @@ class _Store:
     def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
         with contextlib.suppress(FileNotFoundError):  # S3 does not tell, the others do
-            self._repeat(key, lambda: self._library.delete(self._quick, key))
+            self._repeat(key, lambda: self._library.delete(self._clients.quick, key))
 
     def list_level(self, prefix: str) -> Listing:
         """See ``ObjectStore``."""
         found = self._repeat(
-            prefix, lambda: self._library.list_with_delimiter(self._quick, prefix or None)
+            prefix, lambda: self._library.list_with_delimiter(self._clients.quick, prefix or None)
         )
         if not found["common_prefixes"] and not found["objects"]:
             self._check_empty()
@@ -324,13 +368,15 @@ class _Store:
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""
         directory = prefix.rpartition("/")[0] or None
-        last, pages = "", None
+        last = ""
+        pages: Any = None
+        client: Any = None
 
         def next_page() -> Any:  # noqa: ANN401
-            nonlocal pages
-            if pages is None:
-                offset = last or None
-                pages = self._library.list(self._quick, directory, offset=offset, chunk_size=_PAGE)
+            nonlocal pages, client
+            if pages is None or client is not self._clients.quick:
+                offset, client = last or None, self._clients.quick
+                pages = self._library.list(client, directory, offset=offset, chunk_size=_PAGE)
             try:
                 return next(pages, None)
             except Exception:
@@ -362,7 +408,9 @@ class _Store:
     def _put(self, key: str, data: ReadableBuffer, mode: object) -> str:
         found = self._repeat(
             key,
-            lambda: self._library.put(self._quick, key, data, mode=mode, use_multipart=False),
+            lambda: self._library.put(
+                self._clients.quick, key, data, mode=mode, use_multipart=False
+            ),
         )
         return str(found[self._version_name])
 
@@ -414,6 +462,7 @@ class _Store:
         while True:
             keys: Keys | None = None
             try:
+                self._clients.follow()
                 if self._credentials is not None:
                     keys = self._credentials.current()
                 found = request()
@@ -422,21 +471,27 @@ class _Store:
             else:
                 self._were_taken = True
                 return found
-            if failure.refuses and self._credentials is not None:
-                if self._credentials.may_change and self._credentials.renew(keys) and renews:
+            if failure.refuses:
+                if self._renew(keys) and renews:
                     self.retries += 1
                     continue
-                failure = self._refusal(failure, self._credentials, keys)
+                failure = self._refusal(failure, keys)
             if not failure.passes or self._clock() + pause_s >= deadline:
                 raise failure.error
             self.retries += 1
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _refusal(self, failure: Failure, credentials: Credentials, keys: Keys | None) -> Failure:
+    def _renew(self, refused: Keys | None) -> bool:
+        """Return whether there are other credentials than those that were refused."""
+        if self._credentials is None:
+            return self._clients.follow()
+        return self._credentials.may_change and self._credentials.renew(refused)
+
+    def _refusal(self, failure: Failure, keys: Keys | None) -> Failure:
         """Return why the credentials were refused and where they are from; log it now and then."""
-        found = failure.error
-        if keys is None or not isinstance(found, PermissionError):
+        found, credentials = failure.error, self._credentials
+        if keys is None or credentials is None or not isinstance(found, PermissionError):
             return failure
         text = f"{found.strerror}. The key {keys} is from {credentials.source}"
         error = PermissionError(found.errno, text, found.filename)
