@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from pathlib import Path
 
 from logfs.disk.remote.cache import CacheDirectory
@@ -34,7 +35,8 @@ def object_cache(url: str, limit_bytes: int) -> CacheDirectory | None:
     if not limit_bytes:
         return None
     try:
-        return CacheDirectory(str(cache_directory() / "objects"), url, limit_bytes)
-    except (OSError, RuntimeError) as error:
+        path = str(cache_directory() / "objects")
+    except RuntimeError as error:
         logger.warning("%s; nothing is kept of what is read from %s", error, url)
         return None
+    return CacheDirectory(path, url, limit_bytes, now_ns=time.time_ns)

@@ -2,12 +2,13 @@
 
 import os
 import resource
+import time
 from pathlib import Path
 
 import pytest
 
-from logfs.disk.posixfile import PosixFile
 from logfs.disk.remote.cache import CacheDirectory
+from logfs.disk.remote.cachedfile import CachedFile
 from logfs.disk.remote.overlay import UNCHECKED
 from logfs.disk.remote.remotefile import RemoteFiles
 from tests.processes import wait_until
@@ -24,7 +25,9 @@ def store() -> FakeStore:
 
 def cached(store: FakeStore, path: Path, limit_bytes: int = 100 * MIB) -> RemoteFiles:
     """Return what a process opens files with that has just been started."""
-    return files_of(store, cache=CacheDirectory(str(path), store.url, limit_bytes))
+    return files_of(
+        store, cache=CacheDirectory(str(path), store.url, limit_bytes, now_ns=time.time_ns)
+    )
 
 
 def read_randomly(files: RemoteFiles, log: StoredLog) -> None:
@@ -49,6 +52,7 @@ def test_a_restart_sends_no_request_for_what_is_cached(store: FakeStore, tmp_pat
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.expect_log("is damaged")
 def test_damaged_and_torn_blocks_are_fetched(store: FakeStore, tmp_path: Path) -> None:
     log = StoredLog(store, "a", DATA)
     read_randomly(cached(store, tmp_path), log)
@@ -100,7 +104,7 @@ def test_what_was_used_least_recently_goes(store: FakeStore, tmp_path: Path) -> 
 def test_a_start_keeps_to_a_smaller_limit(store: FakeStore, tmp_path: Path) -> None:
     for number in range(3):
         read_randomly(cached(store, tmp_path), StoredLog(store, f"{number}", DATA))
-    directory = CacheDirectory(str(tmp_path), store.url, 8 * MIB)
+    directory = CacheDirectory(str(tmp_path), store.url, 8 * MIB, now_ns=time.time_ns)
     assert directory.used_bytes <= 8 * MIB
     assert sum(file.stat().st_blocks * 512 for file in tmp_path.iterdir()) <= 8 * MIB
 
@@ -110,15 +114,17 @@ def test_a_whole_object_is_an_ordinary_file(store: FakeStore, tmp_path: Path) ->
     files = cached(store, tmp_path)
     read_randomly(files, log)
     file = files.open("t-0/x.log", log.part())
-    assert isinstance(file, PosixFile)
-    assert file.fileno() >= 0
-    assert os.pread(file.fileno(), len(DATA) + 1, 0) == DATA
+    assert isinstance(file, CachedFile)
+    store.fail("get_range")
+    assert file.pread(len(DATA) + 1, 0) == DATA
+    assert file.pread_nowait_into(memoryview(bytearray(10)), len(DATA)) == 0
+    store.heal()
     assert (file.inode(), file.size()) == (log.part().inode, len(DATA))
     # After a start it is one again once its blocks were checked.
     files = cached(store, tmp_path)
     first = opened(files, log.part())
     assert b"".join(first.pread(MIB, n * MIB) for n in range(7)) == DATA
-    assert isinstance(files.open("t-0/x.log", log.part()), PosixFile)
+    assert isinstance(files.open("t-0/x.log", log.part()), CachedFile)
     assert files.blocks.counters.requests == 0
 
 
@@ -135,6 +141,29 @@ def test_a_first_scan_is_not_cached_and_a_second_one_is(store: FakeStore, tmp_pa
         file.close()
     assert taken[0] <= 8 * MIB
     assert taken[1] > 20 * MIB
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_second_scan_of_objects_that_follow_each_other_is_cached(
+    store: FakeStore, tmp_path: Path, is_open: bool
+) -> None:
+    size = (1 if is_open else 6) * MIB
+    logs = [StoredLog(store, f"{number}", some_bytes(size, number)) for number in range(5)]
+    files, taken = cached(store, tmp_path), []
+    parts = [log.part(after) for log, after in zip(logs, [*logs[1:], None], strict=True)]
+    kept = [opened(files, part) for part in parts]
+    for _ in range(2):
+        for number, log in enumerate(logs):
+            file = kept[number] if is_open else files.open("t-0/x.log", parts[number])
+            for position in range(0, size, MIB // 4):
+                assert file.pread(MIB // 4, position) == log.data[position:][: MIB // 4]
+            if not is_open:
+                file.close()
+        taken.append(sum(file.stat().st_blocks * 512 for file in tmp_path.iterdir()))
+        for log in logs:
+            files.blocks.forget(files.blocks.object(log.key, size))
+    assert taken[0] <= 6 * MIB
+    assert taken[1] >= 4 * size
 
 
 def test_unchecked_objects_are_not_cached(store: FakeStore, tmp_path: Path) -> None:
@@ -178,7 +207,7 @@ def test_a_file_that_another_process_rebuilt_is_whole_again_when_it_has_no_hole(
     log = StoredLog(store, "a", DATA)
     ours = cached(store, tmp_path)
     read_randomly(ours, log)
-    assert isinstance(ours.open("t-0/x.log", log.part()), PosixFile)
+    assert isinstance(ours.open("t-0/x.log", log.part()), CachedFile)
     for file in tmp_path.iterdir():
         file.unlink()
     opened(cached(store, tmp_path), log.part()).pread(10, 3 * MIB)  # one block of it

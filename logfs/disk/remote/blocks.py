@@ -46,7 +46,13 @@ class MissingObjectError(StoreReadError):
 
 
 class BlockCache(Protocol):
-    """Keeps blocks between runs; see ``cache``. Any thread. Raises nothing."""
+    """Keeps blocks between runs; see ``cache``. Any thread. Raises nothing.
+
+    Attributes:
+        counters: Its errors are counted there.
+    """
+
+    counters: BlockCounters
 
     def load(self, key: str, size: int, first: int, count: int) -> ReadableBuffer | None:
         """Return blocks of an object, unchecked; None if the first one is not there.
@@ -55,8 +61,14 @@ class BlockCache(Protocol):
         """
         ...
 
-    def whole(self, key: str, size: int, inode: int) -> File | None:
-        """Return an object as a local file with an inode, if all of it is there and was checked."""
+    def whole(self, key: str, size: int, inode: int, instead: Callable[[], File]) -> File | None:
+        """Return an object as a local file with an inode, if all of it is there and was checked.
+
+        Args:
+            key, size: The object.
+            inode: That of the file.
+            instead: Opens what is read when the local file cannot be read any more.
+        """
         ...
 
     def note_checked(self, key: str, size: int, first: int, count: int) -> None:
@@ -172,6 +184,8 @@ class Blocks:
         self._clock = clock
         self._memory_bytes = memory_bytes
         self._cache = cache
+        if cache is not None:
+            cache.counters = self.counters
         self._guard = threading.Condition()
         self._objects: WeakValueDictionary[str, ObjectBlocks] = WeakValueDictionary()
         self._fresh: OrderedDict[Span, None] = OrderedDict()

@@ -12,14 +12,27 @@ class BlockCounters:
         misses: Reads that had to wait for one.
         loaded_bytes: Bytes that came from the cache directory.
         corrupt: Blocks whose checksum differed.
+        cache_errors: Errors of the cache directory.
+        cache_corrupt: Blocks of the cache directory whose checksum differed.
         wait_s: Seconds that reads have waited.
     """
 
     __slots__ = (
-        *("bytes", "corrupt", "errors", "hits", "loaded_bytes", "misses", "requests", "wait_s"),
+        *(
+            "cache_corrupt",
+            "cache_errors",
+            "bytes",
+            "corrupt",
+            "errors",
+            "hits",
+            "loaded_bytes",
+            "misses",
+            "requests",
+            "wait_s",
+        ),
     )
 
     def __init__(self) -> None:
         self.requests = self.bytes = self.errors = self.hits = self.misses = 0
-        self.loaded_bytes = self.corrupt = 0
+        self.loaded_bytes = self.corrupt = self.cache_errors = self.cache_corrupt = 0
         self.wait_s = 0.0

@@ -74,14 +74,20 @@ class RemoteFiles:
     def open(self, name: str, part: RemotePart) -> File:
         """Return the file of a part of an object. Sends no request; see ``overlay.OpenPart``."""
         if self._cache is not None and not part.start and part.size == part.object_size:
-            local = self._cache.whole(part.key, part.size, part.inode)
+            local = self._cache.whole(
+                part.key, part.size, part.inode, lambda: RemoteFile(self, name, part)
+            )
             if local is not None:
                 return local
         return RemoteFile(self, name, part)
 
+    def was_scanned(self, key: str) -> bool:
+        """Return whether an object was read sequentially."""
+        return key in self._scanned
+
     def note_scan(self, key: str) -> bool:
         """Note that an object is read sequentially; returns whether it was before."""
-        was_before = key in self._scanned
+        was_before = self.was_scanned(key)
         self._scanned[key] = None
         self._scanned.move_to_end(key)
         if len(self._scanned) > _REMEMBERED:
@@ -203,8 +209,12 @@ class RemoteFile(ReadOnlyFile):
                         readers.append(readers.pop(number))
                     if start != reader.expected:
                         reader.run_bytes = 0
+                        if not start and reader.ahead_bytes:  # another program, in an open file
+                            reader.is_repeated = self._files.note_scan(self._source.key)
                     return reader
             reader = _Reader(start, 0 if start else self._source.arriving_bytes)
+            if reader.ahead_bytes:
+                reader.is_repeated = self._files.note_scan(self._source.key)
             readers.append(reader)
             if len(readers) > _READERS:
                 del readers[0]
@@ -243,6 +253,7 @@ class RemoteFile(ReadOnlyFile):
                 return
             if source is not self._source:
                 source.arriving_bytes = reader.ahead_bytes
+                source.keeps = source.keeps or self._files.was_scanned(source.key)
             if not self._blocks.read_ahead(source, block, wanted):
                 return
             reader.next_block += wanted

@@ -134,6 +134,16 @@ _READS: tuple[tuple[str, str, Callable[[BlockCounters], float]], ...] = (
         "Bytes that came from the cache directory instead of the object store.",
         lambda c: c.loaded_bytes,
     ),
+    (
+        "logfs_remote_cache_errors_total",
+        "Errors of the cache directory; the object store was read instead.",
+        lambda c: c.cache_errors,
+    ),
+    (
+        "logfs_remote_cache_corrupt_blocks_total",
+        "Blocks of the cache directory with another checksum; they were fetched again.",
+        lambda c: c.cache_corrupt,
+    ),
 )
 
 NAMES = frozenset(name for name, *_ in (*_ROWS, *_READS))
