@@ -73,6 +73,7 @@ _WATCHED_ROW = struct.Struct("=QIIIIQQ16s")
 def _declare(library: ctypes.CDLL) -> None:
     """Set the types of what the functions take and return."""
     library.logfs_request.restype = ctypes.c_uint64
+    library.logfs_request_thread.restype = ctypes.c_uint32
     library.logfs_listing_room.restype = ctypes.c_uint32
     library.logfs_ahead_reads.restype = ctypes.c_uint64
     library.logfs_ahead_put.argtypes = (
@@ -199,6 +200,10 @@ class Hooks:
     def request(self) -> int:
         """Return the number of the request, before the first await of its handler."""
         return int(self._library.logfs_request())
+
+    def request_thread(self) -> int:
+        """Return the thread that waits for its reply, as ``request``; 0: it is not known."""
+        return int(self._library.logfs_request_thread())
 
     def listing_room(self) -> int:
         """Return the bytes that a reply may have, in the handler of a listing, as ``request``."""

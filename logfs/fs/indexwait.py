@@ -9,19 +9,17 @@ to be watched in case it waits.
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import trio
 
 from logfs.fs.errnos import InterruptedWaitError
+from logfs.fs.interrupts import has_signal
 from logfs.fs.nodes import FileNode, FollowNode, PlainNode, RangeNode
 from logfs.log.reading.readable import ReadableLog
 
 PATIENCE_S = 0.25
 """How long the open of a range waits until its length is known."""
 LOOK_S = 0.05
-_PENDING = ("SigPnd:", "ShdPnd:")
-_NOT_DELIVERED = ("SigBlk:", "SigIgn:")
 
 
 class IndexWait:
@@ -62,19 +60,3 @@ class IndexWait:
                 if self._is_over or (pid and has_signal(pid)):
                     raise InterruptedWaitError("interrupted while positions are not known yet")
                 await trio.sleep(LOOK_S)
-
-
-def has_signal(pid: int) -> bool:
-    """Whether a signal is pending for a thread, or the thread has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return True
-    pending = hidden = 0
-    for line in lines:
-        name, _, mask = line.partition("\t")
-        if name in _PENDING:
-            pending |= int(mask, 16)
-        elif name in _NOT_DELIVERED:
-            hidden |= int(mask, 16)
-    return bool(pending & ~hidden)

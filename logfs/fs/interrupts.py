@@ -13,9 +13,15 @@ has to check for signals itself.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU
 from typing import Protocol
 
 import trio
+
+_PENDING = ("SigPnd:", "ShdPnd:")
+_NOT_DELIVERED = ("SigBlk:", "SigIgn:")
+_STOPS = sum(1 << (number - 1) for number in (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU))
 
 
 class InterruptHooks(Protocol):
@@ -27,6 +33,9 @@ class InterruptHooks(Protocol):
 
     def request(self) -> int:
         """Return the number of the request whose handler has just begun."""
+
+    def request_thread(self) -> int:
+        """Return the thread that waits for its reply; 0: it is not known."""
 
     def drop_buffer(self) -> None:
         """Give back the memory that the request was read into."""
@@ -60,6 +69,11 @@ class InterruptWatch:
         """Whether signals are reported to a watched request."""
         return self._hooks is not None and self._hooks.is_active
 
+    def thread(self) -> int:
+        """Return the thread that waits for the handler that has just begun; 0: it is not known."""
+        hooks = self._hooks
+        return hooks.request_thread() if hooks is not None and hooks.is_active else 0
+
     @contextmanager
     def watched(self, interrupt: Callable[[], object] = _nothing) -> Iterator[trio.Event]:
         """Watch the request whose handler has just begun, before its first await.
@@ -92,3 +106,26 @@ class InterruptWatch:
         for event, interrupt in self._waiting.get(number, ()):
             event.set()
             interrupt()
+
+
+def has_signal(thread: int) -> bool:
+    """Whether a signal is pending that ends a thread or that it handles, or it has ended.
+
+    A signal that only stops it does not count. A program that goes on after a stop does not expect
+    that a read of a file fails.
+    """
+    try:
+        lines = Path(f"/proc/{thread}/status").read_text().splitlines()
+    except OSError:
+        return True
+    pending = hidden = 0
+    stops = _STOPS
+    for line in lines:
+        name, _, mask = line.partition("\t")
+        if name in _PENDING:
+            pending |= int(mask, 16)
+        elif name in _NOT_DELIVERED:
+            hidden |= int(mask, 16)
+        elif name == "SigCgt:":
+            stops &= ~int(mask, 16)
+    return bool(pending & ~hidden & ~stops)

@@ -2,7 +2,8 @@
 
 The event loop must not wait, so its thread forbids it (``forbid_waiting``). A call there that would
 wait raises WouldWaitError, and is made again in a thread. The thread waits until the bytes are
-there, or until the kernel reports a signal for the program. What was asked for still comes.
+there, or until the kernel reports a signal that the program handles or that ends it. What was asked
+for still comes.
 """
 
 import functools
@@ -17,7 +18,10 @@ from logfs.disk.remote.treedisk import TreeDisk
 from logfs.disk.remote.waiting import CURRENT, Interruption
 from logfs.disk.vfs import Disk
 from logfs.fs.errnos import InterruptedWaitError
-from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.interrupts import InterruptWatch, has_signal
+
+LOOK_S = 0.05
+"""How often is looked for a signal that ends a wait, after one that does not."""
 
 
 class StoreWaits:
@@ -46,20 +50,35 @@ class StoreWaits:
             cancel: Called when a signal came, for what the request waits for besides the store.
         """
         interruption = Interruption()
+        thread = self.interrupts.thread()
 
         def interrupt() -> None:
             interruption.interrupt()
             if cancel is not None:
                 cancel()
 
+        def told() -> None:
+            if not thread or has_signal(thread):
+                interrupt()
+            else:  # the kernel tells of one signal alone
+                trio.lowlevel.spawn_system_task(self._look, thread, interrupt)
+
         token = CURRENT.set(interruption)
         self.running.add(interrupt)
         try:
-            with self.interrupts.watched(interrupt):
+            with self.interrupts.watched(told):
                 yield
         finally:
             self.running.remove(interrupt)
             CURRENT.reset(token)
+
+    async def _look(self, thread: int, interrupt: Callable[[], None]) -> None:
+        """End the waits of a request once there is a signal that does."""
+        while interrupt in self.running:
+            if has_signal(thread):
+                interrupt()
+                return
+            await trio.sleep(LOOK_S)
 
     def end(self) -> None:
         """End all waits: the mount stops."""

@@ -27,6 +27,9 @@ class Signals:
         self._last += 1
         return self._last
 
+    def request_thread(self) -> int:
+        return 0
+
     def drop_buffer(self) -> None:
         pass
 

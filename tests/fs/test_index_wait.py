@@ -14,7 +14,7 @@ import trio
 from pyfuse3 import FUSEError, RequestContext
 from trio.testing import MockClock
 
-from logfs.fs.indexwait import has_signal
+from logfs.fs.interrupts import has_signal
 from logfs.fs.mount import make_operations
 from logfs.fs.operations import Operations
 from logfs.fs.options import parse_options

@@ -26,6 +26,9 @@ class FakeKernel:
         self.number += 2
         return self.number
 
+    def request_thread(self) -> int:
+        return 0
+
     def drop_buffer(self) -> None:
         pass
 

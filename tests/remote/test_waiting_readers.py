@@ -2,6 +2,9 @@
 
 import signal
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +63,76 @@ def test_programs_that_wait_for_the_store_can_be_killed(mount: Mount, faults: Fa
             out.write(b"meanwhile\n")
         assert subprocess.check_output(["tail", "-n", "1", file]) == b"meanwhile\n"
     assert file.read_bytes() == TEXT + b"meanwhile\n"
+
+
+@pytest.mark.parametrize("program", [["sort"], ["sed", "-n", "$p"], ["md5sum"], ["cat"]])
+def test_programs_that_are_stopped_while_they_wait_go_on(
+    mount: Mount, faults: FaultProxy, program: list[str]
+) -> None:
+    command: list[str | Path] = [*program, mount.point / "orders" / "0"]
+    expected = subprocess.check_output(command)
+    mount.restart()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as reader:
+        with faults.hanging():
+            wait_until(lambda: waits_in_the_kernel(reader), "it waits")
+            reader.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)  # the daemon hears of it
+            reader.send_signal(signal.SIGCONT)
+        found, _ = reader.communicate(timeout=60)
+        assert (reader.returncode, found) == (0, expected)
+
+
+def test_a_program_that_was_stopped_can_be_killed(mount: Mount, faults: FaultProxy) -> None:
+    with faults.hanging():
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with subprocess.Popen(["cat", mount.point / "orders" / "0"]) as reader:
+                wait_until(lambda: waits_in_the_kernel(reader), "it waits")
+                reader.send_signal(signal.SIGSTOP)
+                time.sleep(0.2)  # as above
+                reader.send_signal(number)
+                reader.send_signal(signal.SIGCONT)
+                assert reader.wait(60) == -number
+
+
+HANDLES_A_SIGNAL = """
+import os, signal, sys
+
+signal.signal(signal.SIGUSR1, lambda *_: print("handled", file=sys.stderr, flush=True))
+file = os.open(sys.argv[1], os.O_RDONLY)
+while data := os.read(file, 100_000):
+    while data:
+        data = data[os.write(1, data) :]
+"""
+"""A signal interrupts its reads; Python runs the handler then, and reads again."""
+
+
+@pytest.mark.parametrize("view", ["", ".jsonl", ".tsv"])
+def test_a_program_handles_signals_while_it_waits_and_reads_every_byte(
+    mount: Mount, faults: FaultProxy, view: str
+) -> None:
+    name = f"{mount.point / 'orders' / '0'}{view}"
+    expected = Path(name).read_bytes()
+    mount.restart()
+    command = [sys.executable, "-c", HANDLES_A_SIGNAL, name]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as reader:
+        output, errors = reader.stdout, reader.stderr
+        assert output is not None
+        assert errors is not None
+        found = output.read(150_000)  # ends inside a record
+        with faults.hanging():
+            rest: list[bytes] = []
+            collector = threading.Thread(target=lambda: rest.append(output.read()))
+            collector.start()
+            wait_until(lambda: waits_in_the_kernel(reader), "it waits")
+            for _ in range(3):
+                reader.send_signal(signal.SIGUSR1)
+                assert errors.readline() == b"handled\n"
+        collector.join(60)
+        complaint = errors.read()
+    found += rest[0]
+    assert (reader.returncode, complaint, len(found)) == (0, b"", len(expected))
+    assert (found == expected) is True  # a difference of megabytes takes minutes to describe
 
 
 def test_a_mount_stops_while_programs_wait_for_the_store(mount: Mount, faults: FaultProxy) -> None:

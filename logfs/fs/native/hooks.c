@@ -56,6 +56,7 @@ static int has_own_way;
 static uint64_t init_request_number;
 static int asks_passthrough;
 static uint64_t last_request;
+static uint32_t last_thread;
 static uint32_t listing_room; /* of that request */
 static void (*on_interrupt)(uint64_t);
 static struct {
@@ -94,6 +95,8 @@ int logfs_has_passthrough(void) { return is_agreed; }
 int logfs_uses_own_way(void) { return has_own_way; }
 
 uint64_t logfs_request(void) { return last_request; }
+
+uint32_t logfs_request_thread(void) { return last_thread; }
 
 uint32_t logfs_listing_room(void) { return listing_room; }
 
@@ -282,6 +285,7 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
         return got;
     next_open.id = 0; /* the step in which it was set is over */
     last_request = header->unique;
+    last_thread = header->pid;
     listing_room = room_of(header, (size_t)got);
     last_buffer.begin = buffer;
     last_buffer.size = size;

@@ -66,6 +66,9 @@ void logfs_pass_through(uint64_t fh, int backing_id);
 /* The number of the request that was read last: in a handler, before its first await, its own. */
 uint64_t logfs_request(void);
 
+/* The thread that waits for its reply; 0 if it is in another pid namespace. */
+uint32_t logfs_request_thread(void);
+
 /* The bytes that a reply to that request may have, if it lists a directory; else 0. */
 uint32_t logfs_listing_room(void);
 

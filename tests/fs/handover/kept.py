@@ -32,6 +32,9 @@ class NumberingKernel(FakeKernel):
         self.next += 2
         return self.next
 
+    def request_thread(self) -> int:
+        return 0
+
     def drop_buffer(self) -> None:
         pass
 
