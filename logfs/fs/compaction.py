@@ -43,7 +43,7 @@ class Compaction:
         executor_of: Callable[[TopicPartition], PartitionExecutor] | None = None,
     ) -> None:
         self._executor_of = executor_of or (
-            lambda _: PartitionExecutor(clock.monotonic_s, clock.waits)
+            lambda _: PartitionExecutor(clock.monotonic_s, clock.slept_s)
         )
         self._config = store.config
         self._clock = clock

@@ -1,8 +1,9 @@
 """Where the calls of a partition run, and in which order: on the event loop or in threads.
 
 A call on the event loop costs a third of a call in a thread, as long as the disk is quick. A slow
-call there would delay every other partition. So calls run on the loop until one takes longer than
-``SLOW_S``. A query is slow only if it also waited: on a busy machine it may lose the processor.
+call there would delay every other partition. So calls run on the loop until one sleeps longer than
+``SLOW_S``, for the disk, a lock or a page. On a busy machine a call may also take long because it
+loses the processor. That says nothing about the disk, and a thread would not be quicker.
 A call that would wait for an object store is made again in a thread.
 After a slow call the calls of this partition run in a thread, until ``CALM_CALLS`` of them were
 quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
@@ -30,6 +31,9 @@ from logfs.log.writing._end import PartitionLock
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+Begun = tuple[float, float]
+"""When a call began, by the two clocks."""
+
 SLOW_S = 0.004
 CALM_CALLS = 16
 READ_THREADS = 8
@@ -47,7 +51,7 @@ class PartitionExecutor:
 
     Args:
         clock: Seconds that only go forward.
-        waits: How often the calling thread has waited so far, for the disk, a lock or a page.
+        slept_s: How long the calling thread has slept; see ``Clock``.
 
     Attributes:
         always_in_thread: Every change includes an fsync.
@@ -66,8 +70,8 @@ class PartitionExecutor:
         "_queue",
         "_quick_calls_missing",
         "_readers",
+        "_slept_s",
         "_threads",
-        "_waits",
         "_was_flush_slow",
         "always_in_thread",
         "changed",
@@ -76,9 +80,9 @@ class PartitionExecutor:
         "releasing",
     )
 
-    def __init__(self, clock: Callable[[], float], waits: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], float], slept_s: Callable[[], float]) -> None:
         self._clock = clock
-        self._waits = waits
+        self._slept_s = slept_s
         self._queue = trio.Lock()
         self._quick_calls_missing = 1
         self._threads = 0
@@ -106,12 +110,11 @@ class PartitionExecutor:
 
     def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a change at once, when ``is_free``: ``change`` without an await."""
-        started_s = self._clock()
+        begun = self.begin()
         try:
             return call(*args)
         finally:
-            if self._clock() - started_s > SLOW_S:
-                self._quick_calls_missing = CALM_CALLS
+            self.end(begun)
             self._note_change()
 
     async def change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -151,12 +154,11 @@ class PartitionExecutor:
             if not self.has_store:
                 return await self._run_in_thread(self._reader_limit(), call, *args)
             return await self._run_in_thread(self._local_limit(), _without_waiting, call, *args)
-        waits, started_s = self._waits(), self._clock()
+        begun = self.begin()
         try:
             return call(*args)
         finally:
-            if self._clock() - started_s > SLOW_S and self._waits() > waits:
-                self._quick_calls_missing = CALM_CALLS
+            self.end(begun)
             self._note_change()
 
     @property
@@ -187,10 +189,18 @@ class PartitionExecutor:
         """Note that the native thread has had to wait for the disk."""
         self._quick_calls_missing = CALM_CALLS
 
-    def note_duration(self, seconds: float) -> None:
-        """Note how long a call took that the caller ran on the loop."""
-        if seconds > SLOW_S:
+    def begin(self) -> Begun:
+        """Return the beginning of a call, which the caller runs on the loop, for ``end``."""
+        return self._clock(), self._slept_s()
+
+    def end(self, begun: Begun) -> None:
+        """Note that the call has ended, and whether it was slow."""
+        if self._was_slow(begun):
             self._quick_calls_missing = CALM_CALLS
+
+    def _was_slow(self, begun: Begun) -> bool:
+        started_s, slept_s = begun
+        return self._clock() - started_s > SLOW_S and self._slept_s() - slept_s > SLOW_S
 
     async def read(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a read in a thread, when the partition is slow or the data is not in memory.
@@ -273,16 +283,20 @@ class PartitionExecutor:
     async def _run_in_thread(
         self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts
     ) -> T:
-        seconds, result = await trio.to_thread.run_sync(
-            _timed, self._clock, call, *args, limiter=limiter
-        )
-        if seconds > SLOW_S:
+        is_slow, result = await trio.to_thread.run_sync(self._watched, call, *args, limiter=limiter)
+        if is_slow:
             # A wait for the object store says nothing about the disk.
             if limiter is not self._readers or not self.has_store:
                 self._quick_calls_missing = CALM_CALLS
         elif self._quick_calls_missing:
             self._quick_calls_missing -= 1
         return result
+
+    def _watched(self, call: Callable[[*Ts], T], *args: *Ts) -> tuple[bool, T]:
+        """Run a call in a thread; returns whether it was slow, and its result."""
+        begun = self.begin()
+        result = call(*args)
+        return self._was_slow(begun), result
 
     def _local_limit(self) -> trio.CapacityLimiter:
         if self._local_reads is None:
@@ -300,9 +314,3 @@ class PartitionExecutor:
 def _without_waiting(call: Callable[[*Ts], T], *args: *Ts) -> T:
     with waiting_forbidden():
         return call(*args)
-
-
-def _timed(clock: Callable[[], float], call: Callable[[*Ts], T], *args: *Ts) -> tuple[float, T]:
-    started_s = clock()
-    result = call(*args)
-    return clock() - started_s, result

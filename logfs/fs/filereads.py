@@ -35,7 +35,6 @@ class FileReads:
         self._tasks = tasks
         self._follow_reads = tasks.follow_reads
         self._now_ms = clock.now_ms
-        self._monotonic_s = clock.monotonic_s
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._spare: list[memoryview] = []
 
@@ -128,10 +127,10 @@ class FileReads:
         self, file: FileHandle, reader: FileReader, offset: int, size: int
     ) -> memoryview:
         executor = file.partition.executor
-        started_s = self._monotonic_s()
+        begun = executor.begin()
         try:
             got = reader.read_into(self._buffer[:size], offset)
-            executor.note_duration(self._monotonic_s() - started_s)
+            executor.end(begun)
             if reader.would_block:
                 begin = None if file.is_cached else self._buffer[:got]
                 return await self._read_in_thread(file, reader, offset, size, begin)
@@ -140,7 +139,7 @@ class FileReads:
         except WouldWaitError:
             return await self._read_in_thread(file, reader, offset, size, None)
         except CorruptRecordError:
-            executor.note_duration(self._monotonic_s() - started_s)
+            executor.end(begun)
             raise
         return self._buffer[:got]
 

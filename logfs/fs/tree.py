@@ -207,7 +207,7 @@ class Tree:
         known = self._partitions.get((topic, number))
         if known is None or (known.log is not log and known.log.is_deleted):
             known = MountedPartition(
-                log, PartitionExecutor(self._clock.monotonic_s, self._clock.waits), self._level
+                log, PartitionExecutor(self._clock.monotonic_s, self._clock.slept_s), self._level
             )
             self._partitions[topic, number] = known
         elif known.log is not log:

@@ -1,19 +1,24 @@
 """Facts of this machine: clocks, random ids, its name, the boot, the time zone, names of users."""
 
 import contextlib
-import itertools
 import os
 import pwd
 import resource
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from io import FileIO
 
 from logfs.log.host import Host
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _MACHINE_ID = "/etc/machine-id"
+_DELAYS = "/proc/thread-self/schedstat"
+_DELAYS_BYTES = 100
+_AT_ONCE_S = 0.000_5
+_NS_PER_S = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1)
 _NO_TIME = timedelta(0)
 _DESCRIPTORS_A_SEGMENT = 8
@@ -23,27 +28,63 @@ _MOST_OPEN_SEGMENTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The two clocks a mount needs; tests bring their own.
+    """The clocks a mount needs; tests bring their own.
 
     Attributes:
         now_ms: Milliseconds since the epoch.
         monotonic_s: Seconds that only go forward, for durations.
-        waits: How often the calling thread has waited so far. A thread that only lost the
-            processor to others has not. By default more at each call.
+        slept_s: Seconds, of which only differences in one thread mean anything: how long it has
+            slept, for the disk, a lock or a page. The time in which it ran, or could have run if
+            a processor had been free, is left out.
     """
 
     now_ms: Callable[[], int]
     monotonic_s: Callable[[], float]
-    waits: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
+    slept_s: Callable[[], float]
 
 
 def system_clock() -> Clock:
     """Return the clocks of the machine."""
-    return Clock(_now_ms, time.perf_counter, _waits)
+    return Clock(_now_ms, time.perf_counter, _slept_s)
 
 
-def _waits() -> int:
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+class _Delay:
+    """How long a thread has waited for a processor. Source: proc_pid_schedstat(5)."""
+
+    def __init__(self) -> None:
+        self._file: FileIO | None = None
+        with contextlib.suppress(OSError):  # this kernel does not tell
+            self._file = open(_DELAYS, "rb", buffering=0)  # noqa: SIM115 - as long as the thread
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def seconds(self) -> float:
+        """Return the time so far; 0 if it is not known."""
+        if self._file is None:
+            return 0.0
+        self._file.seek(0)
+        return int(self._file.read(_DELAYS_BYTES).split()[1]) / _NS_PER_S
+
+
+class _OfThread(threading.local):
+    """That of the thread which asks."""
+
+    def __init__(self) -> None:
+        self.delay = _Delay()
+
+
+_of_thread = _OfThread()
+
+
+def _slept_s() -> float:
+    while True:
+        now_s = time.perf_counter()
+        slept_s = now_s - time.thread_time() - _of_thread.delay.seconds()
+        if time.perf_counter() - now_s < _AT_ONCE_S:
+            return slept_s
+        # The thread may have lost the processor between two of the clocks.
 
 
 def current_host() -> Host:

@@ -11,7 +11,7 @@ from tests.log.support import kept_runs_of
 
 
 def compaction_of(log: CompactedLog) -> Compaction:
-    return Compaction(log.bench.store, Clock(lambda: log.bench.now_ms, lambda: 0.0))
+    return Compaction(log.bench.store, Clock(lambda: log.bench.now_ms, lambda: 0.0, lambda: 0.0))
 
 
 async def wait_until_cleaned(log: CompactedLog) -> None:

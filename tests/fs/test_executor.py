@@ -15,13 +15,13 @@ class Disk:
 
     Attributes:
         seconds: The monotonic clock of the executor.
-        waits: How often a call has waited.
+        slept_s: How much of that the calls have slept.
         log: What was called, and whether on the loop.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.waits = 0
+        self.slept_s = 0.0
         self.log: list[tuple[str, bool]] = []
         self.loop = threading.current_thread()
         self.gate = threading.Event()
@@ -31,7 +31,7 @@ class Disk:
         return name
 
     def slow(self, name: str) -> str:
-        self.waits += 1
+        self.slept_s += 2 * SLOW_S
         return self.preempted(name)
 
     def preempted(self, name: str) -> str:
@@ -60,7 +60,7 @@ def executor(disk: Disk) -> PartitionExecutor:
 
 
 def executor_on(disk: Disk) -> PartitionExecutor:
-    return PartitionExecutor(lambda: disk.seconds, lambda: disk.waits)
+    return PartitionExecutor(lambda: disk.seconds, lambda: disk.slept_s)
 
 
 async def calm(executor: PartitionExecutor) -> None:
@@ -121,13 +121,28 @@ async def test_after_a_slow_query_calls_run_in_a_thread(
     assert disk.log == [("index", True), ("next", False)]
 
 
-async def test_queries_stay_on_the_loop_after_one_that_did_not_wait_but_lost_the_processor(
+async def test_calls_stay_on_the_loop_after_one_that_lost_the_processor(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
     await executor.query(disk.preempted, "index")
-    await executor.query(disk.quick, "next")
-    assert disk.log == [("index", True), ("next", True)]
+    await executor.change(disk.preempted, "append")
+    begun = executor.begin()
+    disk.preempted("read")
+    executor.end(begun)
+    await executor.change(disk.quick, "next")
+    assert [on_loop for _, on_loop in disk.log] == [True] * 4
+
+
+async def test_a_call_that_loses_the_processor_in_a_thread_is_a_quick_one(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.change(disk.slow, "slow")
+    for _ in range(CALM_CALLS):
+        await executor.change(disk.preempted, "x")
+    await executor.change(disk.quick, "calm")
+    assert disk.log[1:] == [*[("x", False)] * CALM_CALLS, ("calm", True)]
 
 
 async def test_an_error_passes_through(disk: Disk, executor: PartitionExecutor) -> None:
@@ -267,12 +282,14 @@ async def test_a_read_on_the_loop_that_was_slow_moves_to_a_thread_too(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
-    executor.note_duration(SLOW_S)
+    executor.end(executor.begin())
     await executor.change(disk.quick, "before")
-    executor.note_duration(2 * SLOW_S)
+    begun = executor.begin()
+    disk.slow("read")
+    executor.end(begun)
     assert executor.is_slow
     await executor.change(disk.quick, "after")
-    assert disk.log == [("before", True), ("after", False)]
+    assert disk.log == [("before", True), ("read", True), ("after", False)]
 
 
 async def test_a_cold_read_does_not_make_an_executor_slow(

@@ -44,7 +44,7 @@ class FakeClock:
         self.seconds = 1000.0
 
     def both(self) -> Clock:
-        return Clock(lambda: self.now_ms, lambda: self.seconds)
+        return Clock(lambda: self.now_ms, lambda: self.seconds, lambda: self.seconds)
 
     def advance(self, seconds: float) -> None:
         self.now_ms += int(seconds * 1000)

@@ -31,6 +31,7 @@
 #include "_crc.h"
 #include "_end.h"
 #include "_served.h"
+#include "_sleeping.h"
 
 /* --- The file of an unfinished line ------------------------------------------------------------- */
 
@@ -157,7 +158,7 @@ struct log_partition {
     int depth;       /* of the owner of the mutex, in calls of Python */
     int is_busy;     /* the thread has the mutex */
     int is_armed;
-    int is_slow;     /* an append of the thread took long */
+    int is_slow;     /* an append of the thread slept long */
     int has_failed;  /* the thread may have left something in the file of a line */
     int is_watched;  /* readers wait for records */
     int is_noting;   /* a thread that syncs has the mutex, for a moment */
@@ -267,7 +268,8 @@ static shown_end partition_shown(const shown_end *shown) {
 
 /* --- One write ----------------------------------------------------------------------------------- */
 
-#define APPENDING_SLOW_NS 4000000 /* a partition whose disk takes longer is served in Python's threads */
+/* A partition whose disk takes longer is served in Python's threads. */
+#define APPENDING_SLOW_NS 4000000
 #define APPENDING_SCRATCH (5 << 20)
 #define APPENDING_FIRST_BYTES (64 << 10) /* the longest first line that goes on with a kept one */
 #define APPENDING_ROOM_BYTES (64 << 10)  /* for larger batches, room is made before; see active.py */
@@ -507,20 +509,21 @@ static int64_t appending_write(
     log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes) {
     log_partition *partition = writer->partition;
     int64_t begun_ns, taken_ns, appends, accepted;
+    static __thread struct sleeping sleeping;
 
     if (size <= 0 || __atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0)
         return APPENDING_LEFT;
     if (!appending_try(partition))
         return APPENDING_LEFT;
     __atomic_store_n(&partition->is_busy, 1, __ATOMIC_SEQ_CST);
-    begun_ns = appending_clock(CLOCK_MONOTONIC);
+    begun_ns = sleeping_begin(&sleeping);
     appends = partition->appends;
     accepted = appending_apply(writer, data, size, notes);
     taken_ns = appending_clock(CLOCK_MONOTONIC) - begun_ns;
     if (partition->appends != appends) {
         appending_observe(partition, taken_ns);
     }
-    if (taken_ns > APPENDING_SLOW_NS) {
+    if (sleeping_was_longer(&sleeping, taken_ns, APPENDING_SLOW_NS)) {
         partition->is_armed = 0;
         partition->is_slow = 1;
     }
