@@ -49,6 +49,13 @@ class CorruptRecordError(LogfsError):
         return self.message + read_on(self.next_offset)
 
 
+def text_of(error: BaseException) -> str:
+    """Return what an error says to people: of an ``OSError`` the file and the reason, no number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 def read_on(next_offset: int | None) -> str:
     """Return how to read on after damage, as the end of a message; empty if that is not known."""
     return "" if next_offset is None else f"; read on with @offset={next_offset}"

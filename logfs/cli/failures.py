@@ -81,6 +81,8 @@ def _unnamed(cause: Exception, thing: str) -> Exception:
         return cause
     if os.path.realpath(cause.filename) != os.path.realpath(thing):
         return cause
+    if "://" in thing:
+        return LogfsError(cause.strerror)  # a store says by itself what to do
     return OSError(cause.errno, cause.strerror)
 
 
@@ -121,5 +123,7 @@ def _explain_os_error(error: OSError) -> str:
     reason = error.strerror or str(error)
     text = reason if error.filename is None else f"{error.filename}: {reason}"
     number = error.errno
-    hint = _HINTS.get(number) if number is not None else None
+    # A store says by itself what to do.
+    is_here = not isinstance(error.filename, str) or "://" not in error.filename
+    hint = _HINTS.get(number) if number is not None and is_here else None
     return text if hint is None else f"{text}; {hint}"

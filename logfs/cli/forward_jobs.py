@@ -11,7 +11,7 @@ from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.errors import InvalidConfigError, LogfsError, UnknownNameError
 from logfs.library.mounted_disk import reading_disk
-from logfs.library.places import Place, locate
+from logfs.library.places import Place, locate_local
 from logfs.log.forwardfile import NO_HOLD, NO_LIMIT
 from logfs.machine.notifying import Notifier
 
@@ -93,10 +93,10 @@ def _forward(job: ForwardJob) -> "Forward":
     from logfs.library.mounted_disk import MountedDisk
 
     addresses, destination = parse_bootstrap(job.to)
-    place = locate(job.path)
+    place = locate_local(job.path)
     topic, partitions = _source(place)
     disk = reading_disk(place)
-    if place.is_remote or isinstance(disk, MountedDisk):
+    if isinstance(disk, MountedDisk):
         raise LogfsError("its data directory cannot be written here: expected to run as its owner")
     plan = ForwardPlan(
         topic,

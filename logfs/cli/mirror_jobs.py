@@ -17,7 +17,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library import owner
-from logfs.library.places import Place, locate
+from logfs.library.places import Place, local_directory, locate
 from logfs.library.zones import zone_of
 from logfs.log import mirrors
 from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_point
@@ -126,7 +126,7 @@ def run(data: str, jobs: Sequence[MirrorJob]) -> int:
 
 def _place(data: str) -> Place:
     """Return the place of a data directory, which may be an empty one."""
-    if not Path(data).is_dir():
+    if not Path(local_directory(data)).is_dir():
         raise NoDataDirectoryError("there is no such directory; mkdir makes it")
     place = locate(f"{data}/topic", may_begin=True)
     if place.address != ("topic",):

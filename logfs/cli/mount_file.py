@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from logfs.errors import InvalidConfigError
+from logfs.machine.disks import is_url
 
 _KEYS = ("data", "mountpoint", "options", "kafka", "mirror", "forward")
 
@@ -41,7 +42,7 @@ class MountFile(NamedTuple):
     """What is in such a file.
 
     Attributes:
-        data: The data directory, from the root; None if it is not there.
+        data: The data directory, from the root, or the URL of a store; None if it is not there.
         mountpoint: The mount point, from the root; None if it is not there.
         mirrors: The ``[[mirror]]`` tables; what is in them ``mirror_jobs`` checks.
         forwards: The ``[[forward]]`` tables, which ``forward_jobs`` checks.
@@ -75,7 +76,7 @@ def read_mount_file(path: str) -> MountFile:
     if not isinstance(kafka, dict):
         raise InvalidConfigError(f"{path}: kafka: expected a table: [kafka]")
     return MountFile(
-        _path(path, table, "data"),
+        _path(path, table, "data", may_be_url=True),
         _path(path, table, "mountpoint"),
         _options(path, table),
         dict(flattened(path, kafka)),
@@ -92,9 +93,13 @@ def _hint(key: str) -> str:
     )
 
 
-def _path(path: str, table: Mapping[str, object], key: str) -> str | None:
+def _path(
+    path: str, table: Mapping[str, object], key: str, *, may_be_url: bool = False
+) -> str | None:
     value = table.get(key)
     if value is None or (isinstance(value, str) and value.startswith("/")):
+        return value
+    if may_be_url and isinstance(value, str) and is_url(value):
         return value
     raise InvalidConfigError(f"{path}: {key} = {value!r}: expected a path from the root, in quotes")
 

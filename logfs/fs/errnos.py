@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from logfs import errors
 from logfs.disk.remote.waiting import InterruptedReadError
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, text_of
 
 if TYPE_CHECKING:
     from logfs.log.reading.readable import ReadableLog
@@ -185,5 +185,5 @@ class Translator:
             message = f"{request}: {error}"
             if message != self._last_message:
                 self._last_message = message
-                logger.warning("%s: %s", request, error)
+                logger.warning("%s: %s", request, text_of(error))
         return number

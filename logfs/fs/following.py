@@ -27,6 +27,7 @@ from logfs.log.following.store import AnyStore
 from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.caches import cache_directory
+from logfs.machine.disks import is_url
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -144,6 +145,10 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
             disk.replace(_HEADER, (json.dumps({"version": _VERSION, "data": data}) + "\n").encode())
         return Cache(disk, lock)
     except LockedError as error:
+        if is_url(data):
+            # Its positions are in the store.
+            logger.info("%s: another mount uses this cache; nothing is kept there", directory)
+            return None
         logger.warning("%s; positions are kept in memory only, and differ from those there", error)
     except (LogfsError, OSError) as error:
         logger.warning("%s; positions are kept in memory only: they start again at the next mount",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import trio
 
 from logfs.config.remote import RemoteConfig
-from logfs.errors import DeletedError, LogfsError, RemoteStorageError
+from logfs.errors import DeletedError, LogfsError, RemoteStorageError, text_of
 from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
@@ -114,7 +114,7 @@ class Tiering:
         try:
             own = own_directory(catalog.local, self._store.writable.new_id, machine_id())
         except (LogfsError, OSError) as error:
-            logger.warning("nothing is copied to the object store: %s", error)
+            logger.warning("nothing is copied to the object store: %s", text_of(error))
             return
         if own.is_copy:
             logger.warning(_COPY)
@@ -240,7 +240,7 @@ class Tiering:
         failures = 1
         if found is not None:
             status = found.tiering.status
-            status.error = str(error)
+            status.error = text_of(error)
             status.is_stopped = found.tiering.problem is not None
             if status.is_stopped:
                 self._given_up.add(found.tiering.place)
@@ -253,7 +253,7 @@ class Tiering:
         if self._told.get(key) != kind:
             self._told[key] = kind
             if found is None or found.tiering.problem is None:  # else it was logged
-                logger.warning("%s: nothing is copied to the object store: %s", key, error)
+                logger.warning("%s: nothing is copied to the object store: %s", key, text_of(error))
 
     async def _remove_topics(
         self, deleted: DeletedTopics, interval_s: float, threads: trio.CapacityLimiter

@@ -14,7 +14,13 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, InvalidConfigError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
-from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_note
+from logfs.library.places import (
+    DirectoryKind,
+    kind_of,
+    local_directory,
+    locate,
+    read_daemon_note,
+)
 from logfs.log import names
 from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
@@ -75,10 +81,11 @@ def take_backup(
     Raises:
         BackupError, NoSuchTopicError: See ``logfs.log.backup.taking.back_up``.
         LockedError: Another process that is not a daemon writes the directory.
-        InvalidConfigError: The store is to be copied, and the directory has none.
+        InvalidConfigError: The store is to be copied, and the directory has none; or the
+            destination is the URL of a store.
         LogfsError, OSError: The backup failed.
     """
-    data, target = os.path.realpath(data), os.path.realpath(destination)
+    data, target = os.path.realpath(data), local_directory(destination)
     if os.path.commonpath([data, target]) in (data, target):
         raise BackupError(f"{target} and {data} lie in each other: expected a directory outside")
     _check_place(target)
@@ -159,7 +166,7 @@ def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestoreP
 
 def _check_restore(backup: str, data: str, topics: Sequence[str]) -> tuple[str, str]:
     """Check the places of a restore; returns them without symbolic links."""
-    backup, data = os.path.realpath(backup), os.path.realpath(data)
+    backup, data = os.path.realpath(backup), local_directory(data)
     if os.path.commonpath([backup, data]) in (backup, data):
         raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
     check_backup(backup, data, topics)

@@ -14,7 +14,13 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LockedError, MountError, NoDataDirectoryError, ReadOnlyError
+from logfs.errors import (
+    InvalidConfigError,
+    LockedError,
+    MountError,
+    NoDataDirectoryError,
+    ReadOnlyError,
+)
 from logfs.log import names
 from logfs.machine import mountpoints
 from logfs.machine.disks import has_logs, is_url
@@ -200,6 +206,19 @@ def locate_local(path: str, *, may_begin: bool = False) -> Place:
             "copied from, or make one of them with 'logfs remote fetch'"
         )
     return locate(path, may_begin=may_begin)
+
+
+def local_directory(path: str) -> str:
+    """Return the directory of this machine that a command is to write, without symbolic links.
+
+    Raises:
+        InvalidConfigError: It is the URL of an object store, or meant as one.
+    """
+    if is_url(path):
+        raise InvalidConfigError(
+            f"{path}: expected a directory of this machine, not the URL of an object store"
+        )
+    return os.path.realpath(path)
 
 
 class DaemonNote(NamedTuple):

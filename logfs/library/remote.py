@@ -1,7 +1,6 @@
 """What ``logfs remote`` does: the object store of a data directory, and stores by their URL."""
 
 import json
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +24,10 @@ from logfs.errors import (
 from logfs.library.backup import new_job, owned_directory
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.owner import data_directory, opened_store, owned
-from logfs.library.places import DirectoryKind, Place, kind_of, locate, served_at
+from logfs.library.places import DirectoryKind, Place, kind_of, local_directory, locate, served_at
 from logfs.log.backup.copying import ChangedError
 from logfs.log.backup.restoring import restore_all
+from logfs.log.names import LOCK_FILE, TIERED
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.checking import ObjectProblem, check_objects
@@ -81,29 +81,40 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
         settings: More lines of ``logfs.remote``.
 
     Raises:
-        InvalidConfigError: The store is not safe, a setting is wrong, or the directory has another.
+        InvalidConfigError: The store is not safe, a setting is wrong, or segments of the directory
+            are in another.
+        LockedError: A daemon copies to another store.
         NoDataDirectoryError: There is no such directory.
         OSError: The store cannot be reached.
     """
-    data = os.path.realpath(data)
+    data = local_directory(data)
     if kind_of(data) not in {DirectoryKind.DATA, DirectoryKind.EMPTY}:
         raise NoDataDirectoryError(f"{data}: expected a data directory or an empty directory")
     disk, host = PosixDisk(data), current_host()
     config = RemoteConfig.from_properties({"url": url.rstrip("/"), **settings})
     before = read_remote_config(disk)
     if before is not None and before.url != config.url:
-        raise InvalidConfigError(
-            f"{data}: its store is {before.url}, and its segments are there: logfs cannot move "
-            "them to another one"
-        )
+        _check_unused(disk, before.url)
     quick = replace(config, read_timeout_ms=min(config.read_timeout_ms, _INIT_TIMEOUT_MS))
     store = open_directory_store(quick).objects
     probe(store, host.new_id())
     _mark(store, host.new_id())
-    if before is None:
+    if before is None or before.url != config.url:
         write_remote_config(disk, config)
     own_directory(disk, host.new_id, machine_id())
     return config
+
+
+def _check_unused(disk: PosixDisk, url: str) -> None:
+    """Refuse another store if partitions are in this one, or could be copied there meanwhile."""
+    directories = [name for name, is_directory in disk.list("") if is_directory]
+    if any(disk.exists(f"{name}/{TIERED}") for name in directories):
+        raise InvalidConfigError(
+            f"{disk.root}: its store is {url}, and its segments are there: logfs cannot move "
+            "them to another one"
+        )
+    if disk.is_locked(LOCK_FILE):
+        raise LockedError(f"{disk.root}: a daemon uses its store {url}: unmount it first")
 
 
 def _mark(store: ObjectStore, store_id: bytes) -> None:
@@ -223,6 +234,21 @@ def orphans_of(store: ObjectStore) -> Iterator[ObjectStat]:
             yield from find_orphans(store, place, now_ms)
 
 
+def check_heads(store: ObjectStore, path: str) -> None:
+    """See that a store has heads, or nothing yet.
+
+    Raises:
+        InvalidConfigError: A broker has filled it.
+    """
+    if any(True for _ in _heads(store)) or not bucket_disk(store.url).list(""):
+        return
+    if STORE not in {stat.key for stat in store.list_level("").objects}:
+        raise InvalidConfigError(
+            f"{store.url}: logfs has not written this store, so it has no heads that say what "
+            f"belongs to it. 'logfs status {path}' shows its logs, 'logfs verify {path}' reads all"
+        )
+
+
 def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
     """Compare the objects of a store with its heads."""
     for place, head in _heads(store):
@@ -280,10 +306,11 @@ def fetch(
 
     Raises:
         BackupError: The directory is not empty.
+        InvalidConfigError: ``data`` is the URL of a store.
         NoSuchTopicError: The store does not have a topic.
         LogfsError, OSError: It failed.
     """
-    data = os.path.realpath(data)
+    data = local_directory(data)
     Path(data).mkdir(parents=True, exist_ok=True)
     disk = bucket_disk(url)
     with owned_directory(data):

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.disk.remote.urls import is_store_url
+from logfs.disk.remote.urls import is_store_url, refuse_wrong_url
 from logfs.log.names import REMOTE
 
 if TYPE_CHECKING:  # most commands do not need these
@@ -38,7 +38,12 @@ class StorePlace(NamedTuple):
 
 
 def is_url(root: str) -> bool:
-    """Return whether logs are in an object store, by where they are said to be."""
+    """Return whether logs are in an object store, by where they are said to be.
+
+    Raises:
+        InvalidConfigError: It is a URL of another kind, or has a mistake.
+    """
+    refuse_wrong_url(root)
     return is_store_url(root) or root.startswith(_FILE)
 
 

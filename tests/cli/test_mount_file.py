@@ -64,3 +64,12 @@ def test_mistakes_are_named(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=reason) as caught:
         read_mount_file(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_the_data_may_be_in_an_object_store(tmp_path: Path) -> None:
+    found = read_mount_file(write(tmp_path, 'data = "s3://logs/web"\nmountpoint = "/mnt/logs"'))
+    assert found.data == "s3://logs/web"
+    with pytest.raises(InvalidConfigError, match=r"mountpoint = 's3://logs/web'"):
+        read_mount_file(write(tmp_path, 'mountpoint = "s3://logs/web"'))
+    with pytest.raises(InvalidConfigError, match=r"s4://logs: it is no address"):
+        read_mount_file(write(tmp_path, 'data = "s4://logs"'))

@@ -10,6 +10,7 @@ import pytest
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.s3 import StoreSettings, open_store
+from logfs.errors import InvalidConfigError
 from tests.cli.conftest import Call
 from tests.cli.conftest import logfs as logfs
 from tests.remote.servers import CREDENTIALS, Bucket, ObjectServer
@@ -46,6 +47,10 @@ class Authority:
         self._run(*signed, "-out", certificate)
         return certificate, key
 
+    def own(self) -> tuple[Path, Path]:
+        """Return its own certificate and key, for a server that uses them as its own."""
+        return self.certificate, self._key
+
     def _run(self, *arguments: str | Path) -> None:
         openssl = shutil.which("openssl")
         assert openssl is not None
@@ -80,6 +85,25 @@ def test_a_store_of_a_private_authority_is_used(secure: Bucket, authority: Autho
     assert store.swap("head", b"two", etag) != etag
     assert store.get("a", 10)[0] == b"1"
     assert {stat.key for stat in store.list_all("")} == {"a", "head"}
+
+
+def test_a_certificate_of_an_authority_is_none_of_a_server(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    with ObjectServer(tmp_path / "server", authority.own()) as server:
+        if not server.has_files:
+            pytest.skip("needs versitygw")
+        with pytest.raises(OSError, match=r"is that of an authority .*CA:FALSE"):
+            store_of(server.bucket("secure"), authority).get("a", 10)
+
+
+def test_a_bundle_without_certificates_is_told_by_its_variable(
+    secure: Bucket, tmp_path: Path
+) -> None:
+    empty = tmp_path / "bundle"
+    empty.write_text("none\n")
+    environment = {**CREDENTIALS, "AWS_CA_BUNDLE": str(empty)}
+    with pytest.raises(InvalidConfigError, match=f"AWS_CA_BUNDLE={empty}: it has no certificate"):
+        open_store(secure.url, StoreSettings(environment, time.monotonic, secure.endpoint))
 
 
 def test_a_certificate_that_does_not_fit_is_told(

@@ -113,10 +113,16 @@ def cat(
 
 
 def _is_merged(path: str) -> bool:
-    """Return whether a PATH names a topic, or everything; of an error the copy tells."""
+    """Return whether a PATH names a topic, or everything; of an error the copy tells.
+
+    Raises:
+        AboutError: A store does not answer. It is not waited for twice.
+    """
     try:
         address = locate(path).address
-    except (LogfsError, OSError):
+    except (LogfsError, OSError) as error:
+        if isinstance(error, OSError) and "://" in path:
+            raise failures.AboutError(path, error) from error
         return False
     if len(address) == 1:
         return address[0] != SEGMENTS_NAME and not names_topic_range(address[0])

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -78,11 +79,13 @@ def status(path: str, *, as_json: bool) -> None:
     and their bytes, and the machine that writes it. For a data directory or a mount they say how
     much is still to be copied, and why it failed.
     """
-    from logfs.library.remote import rows_of, store_at, tiering_of
+    from logfs.library.remote import check_heads, rows_of, store_at, tiering_of
 
     with failures.about(path):
         if is_url(path):
-            found = list(rows_of(store_at(path)))
+            store = store_at(path)
+            check_heads(store, path)
+            found = list(rows_of(store))
             rows = [row._asdict() for row in found]
             lines = [
                 [
@@ -97,9 +100,9 @@ def status(path: str, *, as_json: bool) -> None:
             rows = [{**one._asdict(), **facts} for one, facts in tiered.items()]
             lines = [
                 [
-                    str(one), facts["segments"], tables.format_bytes(facts["bytes"]),
-                    facts["lag"]["segments"], tables.format_bytes(facts["lag"]["bytes"]),
-                    facts["error"] or "",
+                    str(one), facts.get("segments", "-"),
+                    tables.format_bytes(facts["bytes"]) if "bytes" in facts else "-",
+                    *_to_copy(facts), facts["error"] or "",
                 ]
                 for one, facts in tiered.items()
             ]  # fmt: skip
@@ -109,6 +112,12 @@ def status(path: str, *, as_json: bool) -> None:
         return
     columns = [tables.TableColumn(name, is_number=name in _NUMBERS) for name in names]
     tables.show_table(columns, [[str(cell) for cell in line] for line in lines])
+
+
+def _to_copy(facts: dict[str, Any]) -> tuple[object, str]:
+    """Return what is still to be copied, by ``.meta``; a mount of a store does not know it."""
+    lag = facts.get("lag")
+    return ("-", "-") if lag is None else (lag["segments"], tables.format_bytes(lag["bytes"]))
 
 
 _NUMBERS = frozenset({"START", "END", "SEGMENTS", "SIZE", "TO COPY", "BYTES"})
@@ -194,10 +203,11 @@ def verify(path: str, *, reads_all: bool) -> None:
     checked, with a request for a thousand objects. With --all every object is read: its checksums,
     batches, indexes and positions, as 'logfs verify' does.
     """
-    from logfs.library.remote import problems_of, server_of, store_at
+    from logfs.library.remote import check_heads, problems_of, server_of, store_at
 
     with failures.about(path):
         store = store_at(path)
+        check_heads(store, path)
         problems = [f"{store.url}/{one.key}: {one.detail}" for one in problems_of(store)]
         if reads_all:
             problems += _read_all(store.url, server_of(path))

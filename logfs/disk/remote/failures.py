@@ -5,6 +5,7 @@ the message of the store, and what happened to the connection.
 """
 
 import errno
+import html
 import re
 from typing import NamedTuple
 
@@ -42,6 +43,9 @@ _SERVER = re.compile(r"(https?://[^/\s]+)")
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
 """Queries have the signatures of Azure."""
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_AUTHORITY_ITSELF = "CaUsedAsEndEntity"
+_REGION = "; set AWS_REGION to the region of the bucket, or region= where the store is named"
+_REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect"})
 _NO_AUTHORITIES = "No CA certificates were loaded"
 """The library needs some also for servers without TLS."""
 _METADATA = re.compile(r"169\.254\.169\.254|fd00:ec2::254|metadata\.google\.internal")
@@ -110,7 +114,8 @@ def _final(error: Exception, text: str, status: int, address: str) -> OSError | 
     if _METADATA.search(text):
         return PermissionError(errno.EACCES, NO_CREDENTIALS, address)
     if certificate := _CERTIFICATE.search(text):
-        return OSError(errno.EIO, _distrust(certificate[1], _SERVER.search(text)), address)
+        why = _AUTHORITY_ITSELF if _AUTHORITY_ITSELF in text else certificate[1]
+        return OSError(errno.EIO, _distrust(why, _SERVER.search(text)), address)
     return _refused_or_missing(error, text, status, address)
 
 
@@ -131,6 +136,11 @@ def _distrust(why: str, server: re.Match[str] | None) -> str:
         return f"{what}is for another host name. Use the name that it is for"
     if why.startswith("Expired"):
         return f"{what}has expired"
+    if why == _AUTHORITY_ITSELF:
+        return (
+            f"{what}is that of an authority ({why}). Give the server one that the authority has "
+            "signed (CA:FALSE), and name that of the authority in AWS_CA_BUNDLE"
+        )
     return (
         f"{what}is not trusted ({why}). If its authority is a private one, set AWS_CA_BUNDLE to a "
         "file with the certificate of that authority"
@@ -157,8 +167,9 @@ def reason_of(text: str) -> str:
         words = f"{status[1]}{status[2]}".strip()
         code = _CODE.search(text)
         if code is not None:
-            message = " ".join((code[2] or "").split())
+            message = " ".join(html.unescape(code[2] or "").split()).rstrip(".")
             words += f" ({code[1]}: {message})" if message else f" ({code[1]})"
+            words += _REGION if code[1] in _REGION_CODES else ""
         return words
     line = _QUERY.sub(r"\1", text.partition("\n")[0])
     if _NO_AUTHORITIES in text:

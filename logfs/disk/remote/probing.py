@@ -33,7 +33,7 @@ def probe(store: ObjectStore, nonce: bytes) -> None:
     key = PROBE + nonce.hex()
     try:
         _probe(store, key, nonce)
-    except BaseException:
+    except Exception:  # not after Ctrl-C: that must not wait again
         with contextlib.suppress(OSError):  # what was found first says more
             store.delete(key)
         raise

@@ -42,6 +42,7 @@ from logfs.disk.remote.credentials import (
     stamp_of,
 )
 from logfs.disk.remote.failures import FOREIGN, Failure, failure_of, reason_of
+from logfs.disk.remote.foreground import Notice, interruptibly
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
 from logfs.disk.remote.urls import StoreUrl, parse_store_url
 from logfs.disk.vfs import ReadableBuffer, check_size
@@ -76,6 +77,8 @@ _NEEDS_EXTRA = (
 )
 
 _T = TypeVar("_T")
+
+logger = logging.getLogger(__name__)
 
 
 class StoreSettings(NamedTuple):
@@ -150,7 +153,7 @@ def _make(
     certificates = environment.get("AWS_CA_BUNDLE")
     if certificates:
         try:
-            options["root_certificate"] = Path(certificates).read_bytes()
+            options["root_certificate"] = _certificates(certificates)
         except OSError as error:
             raise InvalidConfigError(f"AWS_CA_BUNDLE={certificates}: {error.strerror}") from None
     endpoint = settings.endpoint or (_endpoint_of(environment) if place.scheme == "s3" else None)
@@ -175,6 +178,14 @@ def _make(
     assert credentials is not None
     keywords |= _s3_keywords(settings, credentials, is_plain)
     return store.S3Store(place.bucket, **keywords)
+
+
+def _certificates(path: str) -> bytes:
+    """Return the certificates of authorities in a file."""
+    text = Path(path).read_bytes()
+    if b"-----BEGIN CERTIFICATE-----" not in text:
+        raise InvalidConfigError(f"AWS_CA_BUNDLE={path}: it has no certificate in the format PEM")
+    return text
 
 
 def _endpoint_of(environment: Mapping[str, str]) -> str | None:
@@ -458,14 +469,14 @@ class _Store:
             text = "a forked process cannot use the store that its parent has opened"
             raise OSError(errno.EIO, text, self._address(key))
         deadline = self._clock() + (self._timeout_s if timeout_s is None else timeout_s)
-        pause_s = _FIRST_PAUSE_S
+        pause_s, notice = _FIRST_PAUSE_S, Notice(self._clock, deadline)
         while True:
             keys: Keys | None = None
             try:
                 self._clients.follow()
                 if self._credentials is not None:
                     keys = self._credentials.current()
-                found = request()
+                found = interruptibly(request)
             except Exception as error:  # noqa: BLE001  the library has no common base
                 failure = failure_of(error, self._address(key))
             else:
@@ -479,6 +490,7 @@ class _Store:
             if not failure.passes or self._clock() + pause_s >= deadline:
                 raise failure.error
             self.retries += 1
+            notice.tell(failure.error)
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from logfs.errors import InvalidConfigError
 
 _URL = r"(s3|gs|az)://([^/?#]+)(?:/([^?#]*))?"
+_MEANT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_RIGHT = re.compile(r"(s3|gs|az)://[^/]|file:///")
 
 
 class StoreUrl(NamedTuple):
@@ -33,13 +35,30 @@ def parse_store_url(url: str) -> StoreUrl:
     """
     found = re.fullmatch(_URL, url)
     if found is None:
-        raise InvalidConfigError(
-            f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://… or az://…)"
-        )
+        raise _no_address(url)
     prefix = (found[3] or "").strip("/")
     if "//" in prefix or {".", ".."} & set(prefix.split("/")):
         raise InvalidConfigError(f"{url}: a prefix has no empty parts, and none named . or ..")
     return StoreUrl(found[1], found[2], prefix)
+
+
+def refuse_wrong_url(text: str) -> None:
+    """Refuse what is meant as an address and is none, such as ``s4://bucket`` and ``s3:/bucket``.
+
+    As a path it would be a directory that the user did not mean.
+
+    Raises:
+        InvalidConfigError: It is one. ``./s3:/bucket`` is a path.
+    """
+    if _MEANT.match(text) and not _RIGHT.match(text):
+        raise _no_address(text)
+
+
+def _no_address(url: str) -> InvalidConfigError:
+    return InvalidConfigError(
+        f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://…, az://… or "
+        "file:///DIRECTORY). The path of a directory with such a name begins with ./"
+    )
 
 
 def is_store_url(text: str) -> bool:

@@ -167,9 +167,11 @@ def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:
             state = log.state
             if not isinstance(state, PartitionState) or state.remote is None:
                 continue
-            if state.tier is not None or state.config.remote_storage_enable:
+            config = state.config
+            if state.tier is not None or config.remote_storage_enable:
+                is_copied = config.remote_storage_enable and not config.remote_log_copy_disable
                 total = totals.setdefault(topic, RemoteTotals())
-                total.add(state.remote, state.snapshot, state.tier)
+                total.add(state.remote, state.snapshot, state.tier, is_copied=is_copied)
     for name, kind, text, value in _ROWS if totals else ():
         rows = [Sample((topic,), float(value(total))) for topic, total in totals.items()]
         yield Family(name, kind, text, ("topic",), rows)

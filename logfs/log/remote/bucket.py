@@ -21,7 +21,7 @@ from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.remote.treedisk import Directory, FoundFile, MadeFile
 from logfs.disk.vfs import LARGER_FILE_BYTES
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, text_of
 from logfs.log import names
 from logfs.log.checkpoints import format_clean_shutdown, format_offsets
 from logfs.log.names import DirectoryState, parse_partition_directory
@@ -193,8 +193,8 @@ class Bucket:
             for_each(self._ask_for, list(self._known))
         except (LogfsError, OSError) as error:
             if self.error is None:
-                logger.warning("%s: %s; what was known is shown", self.store.url, error)
-            self.error = str(error)
+                logger.warning("%s: %s; what was known is shown", self.store.url, text_of(error))
+            self.error = text_of(error)
         else:
             if self.error is not None:
                 logger.info("%s: the store answers again", self.store.url)

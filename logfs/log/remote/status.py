@@ -116,9 +116,17 @@ class RemoteTotals:
     deletions: int = 0
     near_deletion: int = 0
 
-    def add(self, status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None) -> None:
-        """Add a partition."""
-        size, lag = tiered_size(tier), copy_lag(snapshot, tier)
+    def add(
+        self,
+        status: RemoteStatus,
+        snapshot: Snapshot,
+        tier: TieredPartition | None,
+        *,
+        is_copied: bool,
+    ) -> None:
+        """Add a partition; without ``is_copied``, by its settings, it lags behind nothing."""
+        size = tiered_size(tier)
+        lag = copy_lag(snapshot, tier) if is_copied else CopyLag(0, 0, None)
         self.segments += size.segments
         self.size_bytes += size.size_bytes
         self.lag_segments += lag.segments

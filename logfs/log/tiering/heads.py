@@ -11,6 +11,7 @@ of this change, or it does not. A change must therefore be one that can be made 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -286,4 +287,11 @@ class HeadWriter:
 
 def _described(head: Head) -> str:
     writer = head.writer
-    return f"on host {writer.host}, epoch {head.epoch}, since {writer.since_ms} ms after the epoch"
+    return f"on host {writer.host}, epoch {head.epoch}, since {_moment(writer.since_ms)}"
+
+
+def _moment(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms after the epoch"  # far outside the calendar

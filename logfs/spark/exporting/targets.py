@@ -21,7 +21,7 @@ from typing import IO, Protocol
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.objects import ChangedError, ObjectStore
-from logfs.disk.remote.urls import is_store_url
+from logfs.disk.remote.urls import is_store_url, refuse_wrong_url
 from logfs.errors import ExportError
 from logfs.machine.disks import open_objects
 from logfs.spark.exporting.spool import Spool, SpooledFile
@@ -113,6 +113,7 @@ def open_target(destination: str) -> ExportTarget:
     Raises:
         InvalidConfigError: It is no address of a store, or obstore is missing.
     """
+    refuse_wrong_url(destination)
     if not is_store_url(destination):
         return FolderTarget(str(Path(destination).resolve()))
     return StoreTarget(open_objects(destination.rstrip("/")))
