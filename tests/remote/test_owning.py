@@ -5,6 +5,7 @@ nothing tells them apart; from then on only that one is the owner.
 """
 
 import contextlib
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -19,6 +20,7 @@ from logfs.log.tiering.ownership import OwnedVersions
 from logfs.log.tiering.removing import SHORTEST_DELAY_MS
 from tests.fakestate import Stopped
 from tests.log.support import text_of
+from tests.long import Limits
 from tests.remote.test_tiering_stops import add_line
 from tests.remote.tiering import TIERED, Stop, TieredBench, no_throttle
 
@@ -147,9 +149,12 @@ def test_two_clones_that_are_stopped_at_any_moment_never_fight(seed: int) -> Non
 
 @pytest.mark.long
 @pytest.mark.allow_log("")
-def test_many_clones_that_are_stopped_at_any_moment() -> None:
-    for seed in range(1000, 1400):
-        Pair(Random(seed)).run(100)
+def test_many_clones_that_are_stopped_at_any_moment(limits: Limits, counts: Counter[str]) -> None:
+    for number in range(400):
+        if limits.is_over:
+            break
+        Pair(Random(limits.seed + number)).run(60)
+        counts["pairs of clones"] += 1
 
 
 class Pair:
