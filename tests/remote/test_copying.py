@@ -3,6 +3,8 @@
 import pytest
 
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.log.remote.entries import TIERED_ENTRY_BYTES
+from logfs.log.remote.rows import HEADER_BYTES
 from logfs.log.retention import apply_retention
 from logfs.log.tiering import heads
 from logfs.log.tiering.removing import SHORTEST_DELAY_MS
@@ -59,6 +61,26 @@ def test_a_lost_list_of_tiered_segments_is_rebuilt_from_the_head() -> None:
     bench.disk.remove("t-0/logfs.tiered")
     bench.store = bench.open()
     assert text_of(bench.log) == text
+
+
+@pytest.mark.allow_log("it is rebuilt from the object store")
+@pytest.mark.expect_log("logfs.tiered was lost")
+@pytest.mark.parametrize("position", [2, 60, 300, -300, -150])
+def test_a_damaged_list_of_tiered_segments_is_rebuilt_from_the_head(position: int) -> None:
+    bench = TieredBench()
+    text = bench.fill(40)
+    bench.tier_all()
+    bench.store.close(bench.now_ms)
+    data = bytearray(bench.disk.read("t-0/logfs.tiered", None))
+    rows = len(data) - (len(data) - HEADER_BYTES) % TIERED_ENTRY_BYTES
+    data[position if position >= 0 else rows + position] ^= 0xFF
+    bench.disk.replace("t-0/logfs.tiered", data)
+    bench.store = bench.open()
+    assert text_of(bench.log) == text
+    assert text_of(bench.restart()) == text
+    bench.fill(20, first=40)
+    bench.tier_all()
+    assert list(bench.tier.entries.values()) == list(bench.head.entries)
 
 
 @pytest.mark.expect_log("fenced")

@@ -63,7 +63,8 @@ def remote_status(disk: Disk) -> "RemoteStatus | None":
 def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:
     """Rebuild a lost ``logfs.tiered`` from the head of the partition; returns whether it was lost.
 
-    It is taken for lost if it does not decode, or if segments that the segment table has are gone.
+    It is taken for lost if it does not decode, or if segments that the segment table has are gone;
+    if it has rows that decode, only if the last ones do not.
 
     Raises:
         RemoteStorageError: The store has no such partition.
@@ -71,10 +72,12 @@ def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:
     """
     context, directory = loader.context, loader.directory
     catalog = catalog_of(context.disk)
-    if catalog is None or loader.tier is not None or context.read_only or topic_id is None:
+    if catalog is None or context.read_only or topic_id is None:
         return False
-    is_damaged = catalog.local.exists(f"{directory}/{TIERED}")
-    if not is_damaged and not (loader.config.remote_storage_enable and _misses_segments(loader)):
+    tier = loader.tier
+    is_damaged = tier is None and catalog.local.exists(f"{directory}/{TIERED}")
+    may_be_lost = loader.config.remote_storage_enable if tier is None else tier.rows.is_torn
+    if not is_damaged and not (may_be_lost and _misses_segments(loader)):
         return False
     from logfs.log.remote.keys import PartitionPlace
     from logfs.log.remote.reading import read_entries, read_head
@@ -91,10 +94,9 @@ def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:
         )
     head = found[0]
     entries = [e for e in read_entries(store, head) if e.base_offset not in set(loader.bases)]
-    loader.tier = catalog.begin(directory, place.topic_id, head.generation)
-    for entry in entries:
-        loader.tier.rows.entries[entry.base_offset] = entry
-    loader.tier.rows.rewrite()
+    if tier is None:
+        tier = loader.tier = catalog.begin(directory, place.topic_id, head.generation)
+    tier.rows.restore(entries)
     logger.warning(
         "%s: %s was lost; rebuilt from %s: %d segments that only the store has",
         loader.topic_partition, TIERED, store.url, len(entries),

@@ -218,7 +218,13 @@ class DirectoryCatalog:
         Raises:
             CorruptIndexError, UnsupportedFormatError, OSError: See ``TieredRows.load``.
         """
-        rows = TieredRows.load(self.local, directory)
+        try:
+            rows = TieredRows.load(self.local, directory)
+        except CorruptIndexError:
+            with self._guard:  # until it is rebuilt, there are the local files alone
+                self._owned.add(directory)
+                self._partitions[directory] = None
+            raise
         with self._guard:
             self._owned.add(directory)
             partition = self._partitions[directory] = self._made_of(directory, rows)

@@ -58,6 +58,7 @@ class TieredRows:
         generation: Of the positions.
         entries: The tiered segments by base offset, in their order.
         starts: Positions of log starts that were noted, by offset.
+        is_torn: The last rows of the file did not decode when it was read.
     """
 
     def __init__(self, disk: Disk, directory: str, topic_id: UUID, generation: bytes) -> None:
@@ -67,6 +68,7 @@ class TieredRows:
         self.generation = generation
         self.entries: dict[int, TieredEntry] = {}
         self.starts: dict[int, Positions] = {}
+        self.is_torn = False
         self._end = 0
 
     @property
@@ -119,6 +121,7 @@ class TieredRows:
                 raise problem  # rows come after it: that is no torn write
             rows._note(entry)
             rows._end = position + TIERED_ENTRY_BYTES
+        rows.is_torn = problem is not None
         rows._sort()
         return rows
 
@@ -183,6 +186,13 @@ class TieredRows:
             positions = self.starts.get(start.offset)
             self.starts = {} if positions is None else {start.offset: positions}
             self.rewrite()
+
+    def restore(self, entries: Iterable[TieredEntry]) -> None:
+        """Note segments that were lost from the file; see ``rewrite`` for errors."""
+        for entry in entries:
+            self._note(entry)
+        self._sort()
+        self.rewrite()
 
     def rewrite(self) -> None:
         """Replace the file by one with only these rows; OSError: it is as before."""
