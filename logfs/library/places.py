@@ -318,7 +318,8 @@ def _refusal(nearest: str, kind: DirectoryKind, *, may_begin: bool) -> NoDataDir
             f"or 'logfs mount {nearest} MOUNTPOINT' makes it one"
         )
     what = "a data directory, an empty directory" if may_begin else "a data directory"
+    remedy = "; for new logs make an empty directory with mkdir first" if may_begin else ""
     return NoDataDirectoryError(
         f"expected {what} or a mount point of logfs before TOPIC/PARTITION; {nearest}, the "
-        "last directory of the path that exists, holds no logs"
+        f"last directory of the path that exists, holds no logs{remedy}"
     )

@@ -43,6 +43,7 @@ WRONG = [
     ("topic list {d}/file", 1, "{d}/file: expected a data directory"),
     ("topic list {d}/data/orders", 1, "a topic is shown by 'logfs topic describe'"),
     ("topic create {d}/other/x", 1, "expected a data directory, an empty directory or a mount"),
+    ("topic create {d}/nix/x", 1, "for new logs make an empty directory with mkdir first"),
     ("topic create {d}/data/a/b", 1, "a topic is directly below the data directory"),
     ("topic create {d}/data/orders", 1, "{d}/data/orders: topic orders exists already"),
     ("topic delete {d}/data/nix", 1, "{d}/data/nix: no topic nix"),
