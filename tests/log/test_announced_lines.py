@@ -1,6 +1,7 @@
 """A line is a record once, although its batch was rewritten or removed, or could not be written."""
 
 import errno
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -373,3 +374,27 @@ def test_bytes_after_a_damaged_announcement_do_not_come_back() -> None:
     bench.new_boot()
     assert lines_of(bench.kill()) == [b"half"]
     assert b"next" not in lines_of(bench.kill())
+
+
+def test_a_log_is_closed_while_a_thread_flushes_a_line_of_two_writes() -> None:
+    bench = Bench()
+    in_two_pieces(bench, b"half", b" and half\n", is_synced=False)
+    log, has_begun, may_go_on = bench.log, threading.Event(), threading.Event()
+
+    def hold(operation: str, name: str, _size: int) -> None:
+        if operation == "sync" and not name.endswith(".log"):
+            has_begun.set()
+            assert may_go_on.wait(10)
+
+    bench.disk.before = hold
+    flush, close = (threading.Thread(target=do, daemon=True) for do in (log.flush, log.close))
+    flush.start()
+    assert has_begun.wait(10)
+    close.start()
+    close.join(0.2)  # it has the lock of the partition by then, and waits for the other one
+    may_go_on.set()
+    for thread in (flush, close):
+        thread.join(10)
+        assert not thread.is_alive()
+    bench.disk.before = None
+    assert lines_of(bench.kill()) == [b"half and half"]

@@ -149,7 +149,7 @@ class LineFiles:
     def sync(self) -> None:
         """Keep a power cut from showing lines of which records are durable beside these records.
 
-        For every record that was appended before the call. Any thread; without the lock.
+        For every record that was appended before the call. Any thread, with or without the lock.
 
         Raises:
             OSError: It may.
@@ -157,10 +157,11 @@ class LineFiles:
         self._note_announcements()
         if not (self._unsynced or self._unsynced_names or self._has_unsynced_removal):
             return
+        with self._lock:
+            files, names = list(self._unsynced), list(self._unsynced_names)
+            removals = self._removals
+        # Without taking the lock: a caller may have it, as it waits for another one in here.
         with self._syncing:
-            with self._lock:
-                files, names = list(self._unsynced), list(self._unsynced_names)
-                removals = self._removals
             for file in files:
                 file.sync_announcement()
             for name in names:
@@ -168,10 +169,10 @@ class LineFiles:
                     self._disk.open(name).sync()
             if self._has_unsynced_removal:
                 self._disk.sync_directory(self._directory)
-            with self._lock:
-                self._synced_removals = max(self._synced_removals, removals)
-                self._unsynced = {f for f in self._unsynced if f.has_unsynced_announcement}
-                self._unsynced_names.difference_update(names)
+        with self._lock:
+            self._synced_removals = max(self._synced_removals, removals)
+            self._unsynced = {f for f in self._unsynced if f.has_unsynced_announcement}
+            self._unsynced_names.difference_update(names)
 
     def remove_durable(self, recovery_point: int) -> None:
         """Remove the files whose records are durable, as far as that works now."""
