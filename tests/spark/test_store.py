@@ -3,7 +3,10 @@
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,9 @@ from logfs.types import IsolationLevel
 from tests.fakes import START_MS
 from tests.kafka.jars import SMALL
 from tests.mounting import environment
+from tests.remote.accounts import SOURCES, Accounts, Platform
+from tests.remote.accounts import accounts as accounts
+from tests.remote.accounts import platform as platform
 from tests.remote.buckets import TP, bucket_disk
 from tests.remote.servers import Bucket
 from tests.remote.stored import make_stored
@@ -36,6 +42,67 @@ def test_a_moment_is_found_with_three_requests_after_a_listing() -> None:
     assert len(seen) == 2  # the indexes of one segment, and its records
 
 
+def read_by_spark(
+    url: str, names: list[str], variables: Mapping[str, str], directory: Path
+) -> dict[str, Any]:
+    """Return what executors have read."""
+    master = "local-cluster[1,2,1024]"
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.spark.from_store", master, url, *names],
+        cwd=directory,
+        env=environment(
+            PYTHONPATH=str(ROOT),
+            PYSPARK_PYTHON=sys.executable,
+            JDK_JAVA_OPTIONS=" ".join(SMALL),
+            SPARK_LOCAL_IP="127.0.0.1",
+            **variables,
+        ),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_executors_find_a_key_that_is_renewed_again_and_again(
+    accounts: Accounts, tmp_path: Path, platform: Platform
+) -> None:
+    bucket, stored = accounts.bucket(), make_stored(tmp_path / "stored")
+    store = bucket.open()
+    for path in stored.bucket.rglob("*"):
+        if path.is_file():
+            store.put(str(path.relative_to(stored.bucket)), [path.read_bytes()])
+    (tmp_path / "home").mkdir()
+    source = SOURCES["named"](tmp_path / "home", platform)
+    names = ["AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_EC2_METADATA_DISABLED"]
+    variables = {name: source.variables[name] for name in names}
+    key = accounts.add()
+    source.give(key)
+    ends = threading.Event()
+
+    def renew() -> None:
+        old = key
+        while not ends.wait(0.2):
+            new = accounts.add()
+            source.give(new)
+            accounts.remove(old)
+            old = new
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        variables |= {"AWS_ACCESS_KEY_ID": "", "AWS_ENDPOINT_URL": bucket.endpoint}
+        found = read_by_spark(bucket.url, ["orders"], variables, tmp_path)
+    finally:
+        ends.set()
+        renewing.join()
+    assert len(found["orders"]) == found["streamed"] == 3010
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_executors_read_a_store(bucket: Bucket, tmp_path: Path) -> None:
@@ -46,23 +113,7 @@ def test_executors_read_a_store(bucket: Bucket, tmp_path: Path) -> None:
             store.put(str(path.relative_to(stored.bucket)), [path.read_bytes()])
     since = "orders/0@2023-11-14T22:13:22Z"
     names = ["orders", "orders/0@offset=990..offset=1010", "orders/1", since]
-    master = "local-cluster[1,2,1024]"
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.spark.from_store", master, bucket.url, *names],
-        cwd=tmp_path,
-        env=environment(
-            PYTHONPATH=str(ROOT),
-            PYSPARK_PYTHON=sys.executable,
-            JDK_JAVA_OPTIONS=" ".join(SMALL),
-            SPARK_LOCAL_IP="127.0.0.1",
-            **bucket.environment,
-        ),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    found = json.loads(result.stdout.splitlines()[-1])
+    found = read_by_spark(bucket.url, names, bucket.environment, tmp_path)
     rows = [[0, n, f"key {n % 7}", f"line {n} of partition 0"] for n in range(3000)]
     rows += [[1, n, f"key {n % 7}", f"line {n} of partition 1"] for n in range(10)]
     assert found["orders"] == rows

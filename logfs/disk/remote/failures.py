@@ -40,8 +40,6 @@ _FOREIGN = re.compile(
 )
 _KIND = re.compile(r"\bkind: (\w+)")
 _SERVER = re.compile(r"(https?://[^/\s]+)")
-_QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
-"""Queries have the signatures of Azure."""
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _AUTHORITY_ITSELF = "CaUsedAsEndEntity"
 _REGION = "; set AWS_REGION to the region of the bucket, or region= where the store is named"
@@ -171,7 +169,7 @@ def reason_of(text: str) -> str:
             words += f" ({code[1]}: {message})" if message else f" ({code[1]})"
             words += _REGION if code[1] in _REGION_CODES else ""
         return words
-    line = _QUERY.sub(r"\1", text.partition("\n")[0])
+    line = text.partition("\n")[0]
     if _NO_AUTHORITIES in text:
         return (
             "this machine has no certificates of authorities: install the package ca-certificates, "
