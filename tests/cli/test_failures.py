@@ -24,6 +24,14 @@ from tests.cli.conftest import Call, command, environment, fill, run
             PermissionError(errno.EACCES, "Permission denied", "/x"),
             "/x: Permission denied; run it as the owner, or as root",
         ),
+        (
+            PermissionError(errno.EACCES, "the store refused it", "s3://b/p/"),
+            "s3://b/p/: the store refused it",
+        ),
+        (
+            failures.AboutError("s3://b", PermissionError(errno.EACCES, "refused", "s3://b")),
+            "s3://b: refused",
+        ),
         (OSError(errno.EIO, "I/O error"), "I/O error"),
         (OSError("no number"), "no number"),
         (

@@ -20,7 +20,7 @@ from logfs.errors import InvalidConfigError
 from logfs.records.checksum import crc32c
 from tests.processes import Process, wait_until
 from tests.remote import programs
-from tests.remote.answers import Answers
+from tests.remote.answers import Answers, refusal
 from tests.remote.fakestore import FakeStore
 from tests.remote.files import MIB, StoredLog, opened, some_bytes
 from tests.remote.servers import ACCESS_KEY, SECRET_KEY, Bucket, FaultProxy, free_port
@@ -186,6 +186,17 @@ def test_refused_credentials_are_an_error_at_once(
             request()
         assert answers.count == 1
     answers.always = None
+    assert bytes(store.get_range(log.key, 5, 5)) == DATA[5:10]
+
+
+def test_a_wrong_clock_is_told(bucket: Bucket, answers: Answers, log: StoredLog) -> None:
+    store = replace(bucket, endpoint=answers.endpoint).open()
+    answers.rule = lambda _: refusal(403, "RequestTimeTooSkewed")
+    with pytest.raises(OSError, match="the clocks of this machine and of the store") as caught:
+        store.get_range(log.key, 5, 5)
+    assert caught.value.errno == errno.EIO
+    assert "credentials" not in str(caught.value)
+    answers.rule = None
     assert bytes(store.get_range(log.key, 5, 5)) == DATA[5:10]
 
 

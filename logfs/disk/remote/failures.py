@@ -15,6 +15,8 @@ from logfs.disk.remote.objects import ChangedError, NoBucketError
 _NO_OBJECT = "there is no such object"
 FOREIGN = "the answer is not that of an object store: a proxy or another server gave it"
 _REFUSED = "the store refused the credentials"
+_SKEWED = "RequestTimeTooSkewed"
+_WRONG_CLOCK = "the clocks of this machine and of the store differ by too much; set the wrong one"
 _MISSING_STATUS = 404
 _MISSING_OBJECTS = frozenset({"NoSuchKey", "NotFound", "BlobNotFound", "ResourceNotFound"})
 _MISSING_BUCKETS = frozenset({"NoSuchBucket", "ContainerNotFound"})
@@ -121,6 +123,8 @@ def _refused_or_missing(error: Exception, text: str, status: int, address: str) 
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return _missing(text, address)
+    if (code := _CODE.search(text)) is not None and code[1] == _SKEWED:
+        return OSError(errno.EIO, f"{_WRONG_CLOCK}: {reason_of(text)}", address)
     is_refused = status in _REFUSED_STATUSES or _blames_keys(text)
     if is_refused or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
