@@ -136,6 +136,22 @@ def test_local_files_stay_while_a_proxy_confirms_what_it_does_not_store(
     assert text_of(bench.log) == text
 
 
+def test_local_files_stay_if_the_daemon_stops_while_the_store_is_asked() -> None:
+    bench = TieredBench()
+    bench.fill()
+    bench.tiering.copy(no_throttle)
+    names = bench.local_names()
+
+    def stop(operation: str, _key: str) -> None:
+        if operation == "stat":
+            bench.tiering.stop()
+
+    bench.objects.before = stop
+    with pytest.raises(RemoteStorageError, match="the daemon is stopping"):
+        bench.tiering.drop(bench.now_ms)
+    assert bench.local_names() == names
+
+
 def test_local_files_that_are_other_ones_by_now_are_not_stored() -> None:
     bench = TieredBench()
     bench.fill(40)

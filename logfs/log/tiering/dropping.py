@@ -14,6 +14,7 @@ localRetentionSize, localRetentionMs.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
@@ -69,7 +70,10 @@ def plan_dropping(segments: Sequence[LocalSegment], config: TopicConfig, now_ms:
 
 
 def drop_local(
-    log: PartitionLog, now_ms: int, secure: Callable[[Sequence[Segment]], object]
+    log: PartitionLog,
+    now_ms: int,
+    secure: Callable[[Sequence[Segment]], object],
+    changing: Callable[[], AbstractContextManager[object]],
 ) -> Dropped:
     """Drop the local files of a partition that local retention does not keep.
 
@@ -77,6 +81,7 @@ def drop_local(
         log: The partition.
         now_ms: The clock.
         secure: Called with segments before their files go; raises if the store lacks one.
+        changing: Entered while their files go; raises if the directory may not be changed any more.
 
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
@@ -85,7 +90,8 @@ def drop_local(
     count, size_bytes = 0, 0
     while part := local_segments_due(log, now_ms)[:SEGMENTS_AT_ONCE]:
         secure(part)
-        log.drop_local(part, now_ms)
+        with changing():
+            log.drop_local(part, now_ms)
         count += len(part)
         size_bytes += sum(segment.size_bytes for segment in part)
     if count:

@@ -250,7 +250,7 @@ class PartitionTiering:
             self.status.copies += secure(self._writer, self.log, segments, throttle)
 
         with self._noting_problems():
-            dropped = drop_local(self.log, now_ms, secured)
+            dropped = drop_local(self.log, now_ms, secured, self._writing)
         self.status.dropped_segments += dropped.segments
         return dropped
 
