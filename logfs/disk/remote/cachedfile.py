@@ -98,7 +98,7 @@ class CachedFile(ReadOnlyFile):
                     self._counters.loaded_bytes += done
                     return done
             except OSError as failure:
-                error = failure.with_traceback(None)  # it would keep the file open
+                error = _without_frames(failure)
         return self._instead(error).pread_into(buffer, position)
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
@@ -112,7 +112,7 @@ class CachedFile(ReadOnlyFile):
                     self._counters.loaded_bytes += done or 0
                     return done
             except OSError as failure:
-                error = failure.with_traceback(None)  # it would keep the file open
+                error = _without_frames(failure)
         return self._instead(error).pread_nowait_into(buffer, position)
 
     def pread(self, size: int, position: int) -> bytes:
@@ -141,3 +141,8 @@ class CachedFile(ReadOnlyFile):
                 self._remote = self._fall_back(error)
                 self._local = None
             return self._remote
+
+
+def _without_frames(error: OSError) -> OSError:
+    """Return an error that says the same. The error itself has frames, which keep the file open."""
+    return OSError(error.errno, error.strerror, error.filename)
