@@ -4,6 +4,8 @@ The file system turns each into an errno in one table (``logfs.fs.errnos``); the
 the message. Messages say what, where (file, position, offset), what was expected and what to do.
 """
 
+from datetime import UTC, datetime
+
 
 class LogfsError(Exception):
     """Base of every error raised on purpose."""
@@ -54,6 +56,14 @@ def text_of(error: BaseException) -> str:
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
+def moment_of(timestamp_ms: int) -> str:
+    """Return a moment as messages show it, in UTC to the second."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms after the epoch"  # far outside the calendar
 
 
 def read_on(next_offset: int | None) -> str:

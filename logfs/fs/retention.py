@@ -11,12 +11,17 @@ The limits of the whole directory, see ``directoryretention``, are checked every
 """
 
 import logging
-from datetime import UTC, datetime
 
 import trio
 
 from logfs import config as configuration
-from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
+from logfs.errors import (
+    DeletedError,
+    LogfsError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    moment_of,
+)
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.tree import Tree
 from logfs.log.directoryretention import (
@@ -176,8 +181,8 @@ class Retention:
             base_offset, latest = deletion.future
             self._warn_once(
                 ("future", name, base_offset),
-                f"{name}: a record in the segment at offset {base_offset} is of {_moment(latest)}, "
-                "in the future: retention.ms keeps that segment, and all after it, until then",
+                f"{name}: a record in the segment at offset {base_offset} is of "
+                f"{moment_of(latest)}, in the future: retention.ms keeps that segment, and all after it, until then",
             )
         return deletion
 
@@ -208,10 +213,3 @@ class Retention:
         if what not in self._logged:
             self._logged.add(what)
             logger.warning("%s", text)
-
-
-def _moment(timestamp_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms after the epoch"  # far outside the calendar

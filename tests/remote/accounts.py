@@ -17,16 +17,16 @@ import json
 import secrets
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.remote import programs
+from tests.remote.httpserver import LoopbackServer
 from tests.remote.servers import ACCESS_KEY, SECRET_KEY, Bucket, ObjectServer
 
 PROFILE = "archive"
@@ -74,7 +74,7 @@ class Accounts:
         subprocess.run(command, check=True, capture_output=True)
 
 
-class Platform:
+class Platform(LoopbackServer):
     """Services of AWS on loopback that give out one key.
 
     Attributes:
@@ -84,19 +84,7 @@ class Platform:
 
     def __init__(self) -> None:
         self.key: Key | None = None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> "Platform":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(self._handler())
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         platform = self

@@ -10,8 +10,10 @@ with Answers(bucket.endpoint) as answers:
 import http.client
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
+
+from tests.remote.httpserver import LoopbackServer
 
 _CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
 
@@ -38,7 +40,7 @@ def refusal(status: int, code: str) -> Reply:
     return Reply(status, {"Content-Type": "application/xml"}, text.encode())
 
 
-class Answers:
+class Answers(LoopbackServer):
     """See above.
 
     Args:
@@ -58,19 +60,7 @@ class Answers:
         self.rule: Callable[[Request], Reply | None] | None = None
         self.count = 0
         self._guard = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
-        self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> "Answers":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(self._handler(endpoint))
 
     def take(self, request: Request) -> Reply | None:
         """Return the answer to one request; None: it is passed on."""

@@ -1,14 +1,14 @@
 """What Azure answers in its own way, from a server with answers that were recorded of Azurite."""
 
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.s3 import StoreSettings, open_store
+from tests.remote.httpserver import LoopbackServer
 
 ETAG = "0x23D8121083E2F40"
 KEYS = [f"p/{number:02}" for number in range(12)]
@@ -73,26 +73,18 @@ class Refusals(BaseHTTPRequestHandler):
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2021-10-04&sig=hiddensignature")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusals) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_port}/account"
+    with LoopbackServer(Refusals) as server:
+        endpoint = f"{server.endpoint}/account"
         yield open_store("az://logs/p", StoreSettings({}, time.monotonic, endpoint, timeout_s=0))
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        endpoint = f"http://127.0.0.1:{server.server_port}/account"
+    with LoopbackServer(Answers) as server:
+        endpoint = f"{server.endpoint}/account"
         yield open_store("az://logs/p", StoreSettings({}, time.monotonic, endpoint))
-        server.shutdown()
-        thread.join()
 
 
 def test_an_object_has_the_same_version_in_lists_and_alone(azure: ObjectStore) -> None:

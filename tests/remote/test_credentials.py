@@ -116,11 +116,8 @@ def test_a_source_that_has_nothing_for_a_while_keeps_the_key_in_use(
     assert store.get("a", 10)[0] == b"1"
 
 
-def test_a_renewed_key_in_a_file_costs_no_refusal(
-    accounts: Accounts, tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = SOURCES["credentials"](tmp_path, platform)
-    use(source, monkeypatch)
+@pytest.mark.parametrize("source", ["credentials"], indirect=True)
+def test_a_renewed_key_in_a_file_costs_no_refusal(accounts: Accounts, source: Source) -> None:
     first = accounts.add()
     source.give(first)
     store = opened(accounts.bucket())
@@ -131,11 +128,8 @@ def test_a_renewed_key_in_a_file_costs_no_refusal(
     assert retries_of(store) == 0
 
 
-def test_a_large_upload_goes_on_with_a_renewed_key(
-    accounts: Accounts, tmp_path: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = SOURCES["credentials"](tmp_path, platform)
-    use(source, monkeypatch)
+@pytest.mark.parametrize("source", ["credentials"], indirect=True)
+def test_a_large_upload_goes_on_with_a_renewed_key(accounts: Accounts, source: Source) -> None:
     first = accounts.add()
     source.give(first)
     store = opened(accounts.bucket())

@@ -240,7 +240,7 @@ def test_objects_are_stored_read_listed_and_removed(google: ObjectStore) -> None
         google.stat("0/a.log")
 
 
-@pytest.mark.expect_log("The credentials of before are used on")
+@pytest.mark.expect_log("The previous credentials stay in use")
 def test_a_key_that_was_renewed_is_used(
     server: GoogleServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

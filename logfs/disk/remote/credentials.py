@@ -22,7 +22,7 @@ When keys are renewed:
 Those of ``gs://`` and ``az://`` are found and renewed by obstore. It reads the file of a key of
 Google once, so its clients are made again when that file changes: see ``google_files``.
 
-A source that gives nothing, or fails, does not replace the keys of before. No text has a secret or
+A source that gives nothing, or fails, does not replace the previous keys. No text has a secret or
 the command of a process. A key is named by its last four characters, as AWS's tools do it.
 """
 
@@ -341,7 +341,7 @@ class _OfChain:
         if self._keys is None:
             raise CredentialsError(text) from None
         self._failed_s = self._clock()
-        logger.warning("%s. Those of before (%s) are used on", text, self._keys)
+        logger.warning("%s. The previous key (%s) stays in use", text, self._keys)
 
 
 def _frozen(found: Any) -> Keys | None:  # noqa: ANN401

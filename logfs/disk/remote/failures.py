@@ -91,13 +91,18 @@ def failure_of(error: Exception, address: str) -> Failure:
         return Failure(TimeoutError(errno.ETIMEDOUT, reason_of(text), address), passes=True)
     passes = _may_pass(status) or (not status and "HTTP error" in text)
     # The answer to a HEAD has no code.
-    refuses = status == _BAD_REQUEST and _CODE.search(text) is None
+    refuses = status == _BAD_REQUEST and _code_of(text) is None
     return Failure(OSError(errno.EIO, reason_of(text), address), passes, refuses)
 
 
 def _blames_keys(text: str) -> bool:
+    return _code_of(text) in _KEY_CODES
+
+
+def _code_of(text: str) -> str | None:
+    """Return the code of the answer of a store; None if there is none."""
     code = _CODE.search(text)
-    return code is not None and code[1] in _KEY_CODES
+    return None if code is None else code[1]
 
 
 def _may_pass(status: int) -> bool:
@@ -123,7 +128,7 @@ def _refused_or_missing(error: Exception, text: str, status: int, address: str) 
     kind = type(error).__name__
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
         return _missing(text, address)
-    if (code := _CODE.search(text)) is not None and code[1] == _SKEWED:
+    if _code_of(text) == _SKEWED:
         return OSError(errno.EIO, f"{_WRONG_CLOCK}: {reason_of(text)}", address)
     is_refused = status in _REFUSED_STATUSES or _blames_keys(text)
     if is_refused or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
@@ -151,12 +156,12 @@ def _distrust(why: str, server: re.Match[str] | None) -> str:
 
 def _missing(text: str, address: str) -> OSError:
     """Return what the status 404 means."""
-    code = _CODE.search(text)
+    code = _code_of(text)
     if code is None and _PAGE.search(text):
         return OSError(errno.EIO, f"{FOREIGN} (status 404 with a page)", address)
-    if code is None or code[1] in _MISSING_OBJECTS:
+    if code is None or code in _MISSING_OBJECTS:
         return FileNotFoundError(errno.ENOENT, _NO_OBJECT, address)
-    if code[1] in _MISSING_BUCKETS:
+    if code in _MISSING_BUCKETS:
         return NoBucketError(address)
     # Some servers answer so if they do not know the user.
     return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)

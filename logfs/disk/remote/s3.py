@@ -78,8 +78,6 @@ _NEEDS_EXTRA = (
 
 _T = TypeVar("_T")
 
-logger = logging.getLogger(__name__)
-
 
 class StoreSettings(NamedTuple):
     """How to reach a store.
@@ -253,7 +251,7 @@ class _Clients:
             try:
                 self.quick, self.bulk = self._make()
             except InvalidConfigError as error:
-                logger.warning("%s. The credentials of before are used on", error)
+                logger.warning("%s. The previous credentials stay in use", error)
                 return False
         return True
 

@@ -11,12 +11,11 @@ of this change, or it does not. A change must therefore be one that can be made 
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from logfs.disk.remote.objects import ChangedError, ObjectStore
-from logfs.errors import FencedError, RemoteStorageError
+from logfs.errors import FencedError, RemoteStorageError, moment_of
 from logfs.log.remote.head import (
     MOST_ENTRIES,
     Head,
@@ -287,11 +286,4 @@ class HeadWriter:
 
 def _described(head: Head) -> str:
     writer = head.writer
-    return f"on host {writer.host}, epoch {head.epoch}, since {_moment(writer.since_ms)}"
-
-
-def _moment(timestamp_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms after the epoch"  # far outside the calendar
+    return f"on host {writer.host}, epoch {head.epoch}, since {moment_of(writer.since_ms)}"
