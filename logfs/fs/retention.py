@@ -182,7 +182,8 @@ class Retention:
             self._warn_once(
                 ("future", name, base_offset),
                 f"{name}: a record in the segment at offset {base_offset} is of "
-                f"{moment_of(latest)}, in the future: retention.ms keeps that segment, and all after it, until then",
+                f"{moment_of(latest)}, in the future: retention.ms keeps that segment, and "
+                "all after it, until then",
             )
         return deletion
 
