@@ -10,6 +10,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     passthrough, readerqueue           sealed files that the kernel reads; waiting readers
     executor                           where the calls of a partition run, in which order
     partitions, compaction, inodes     a partition in the mount; compaction; inode numbers
+    permissions                        owners and modes, and what they let a user do
     nodes                              what an inode is: its key and its attributes
     rawnodes, quotas, indexwait        nodes below ``.segments``; limits of users; unknown positions
     accesslog                          a line for each open and change, if it is wanted

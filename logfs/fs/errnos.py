@@ -23,6 +23,10 @@ class RefusedError(LogfsError):
     """A change that files which only take appends do not allow, as after ``chattr +a``."""
 
 
+class PermissionDeniedError(LogfsError):
+    """A mode does not let the user do this."""
+
+
 class NotADirectoryNodeError(LogfsError):
     """A name is looked up below something that is no directory."""
 
@@ -114,6 +118,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     NothingYetError: errno.EAGAIN,
     StoppedError: errno.ENOTCONN,
     RefusedError: errno.EPERM,
+    PermissionDeniedError: errno.EACCES,
     NotADirectoryNodeError: errno.ENOTDIR,
     IsADirectoryNodeError: errno.EISDIR,
     StaleError: errno.ESTALE,

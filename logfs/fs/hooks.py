@@ -16,7 +16,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import NamedTuple
 
-from logfs.fs.nodes import FileAttributes
+from logfs.fs.permissions import FileAttributes
 from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)

@@ -40,10 +40,10 @@ from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
 from logfs.fs.nativewrites import wake_readers, want_native_thread
-from logfs.fs.nodes import MountOwnership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.permissions import MountOwnership
 from logfs.fs.session import HANDED_OVER, Session
 from logfs.fs.supervision import Supervisor
 from logfs.fs.topics import DEFAULT_UMASK

@@ -6,17 +6,15 @@ asked for every time. The bytes of all others never change, so the kernel caches
 No pyfuse3, no awaiting. ``attributes`` reads memory only, except for nodes with ``asks_disk``.
 """
 
-import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import tzinfo
 from enum import IntEnum
 from hashlib import blake2b
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import MountedPartition
-from logfs.log.attributes import Attributes as StoredAttributes
+from logfs.fs.permissions import FileAttributes, MountOwnership, common
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.reading.address import AtByte, Moment
 from logfs.log.reading.readable import ReadableLog
@@ -29,50 +27,6 @@ NAMES_S = 1.0
 """How long it keeps names that mkdir, touch and rmdir change, and directory attributes."""
 
 _READ_ONLY = ~0o222
-_DIRECTORY = stat.S_IFDIR
-_FILE = stat.S_IFREG
-
-
-class FileAttributes(NamedTuple):
-    """The attributes that stat(2) returns."""
-
-    mode: int
-    uid: int
-    gid: int
-    size: int
-    mtime_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class MountOwnership:
-    """The owner and mode of each name: the stored ones, else the defaults of the mount.
-
-    A partition belongs to the owner of its topic unless it has an owner of its own. The root of
-    the mount is stored as the topic "".
-    """
-
-    stored: StoredAttributes
-    uid: int
-    gid: int
-    umask: int
-
-    def of_directory(self, topic: str) -> tuple[int, int, int]:
-        """Return mode, user and group of a topic."""
-        mode, uid, gid = self.stored.get(topic, None)
-        return (
-            _DIRECTORY | (0o777 & ~self.umask if mode is None else mode),
-            self.uid if uid is None else uid,
-            self.gid if gid is None else gid,
-        )
-
-    def of_file(self, topic: str, partition: int) -> tuple[int, int, int]:
-        """Return mode, user and group of a partition."""
-        mode, uid, gid = self.stored.get(topic, partition)
-        if uid is None or gid is None:
-            _, topic_uid, topic_gid = self.of_directory(topic)
-            uid = topic_uid if uid is None else uid
-            gid = topic_gid if gid is None else gid
-        return _FILE | (0o666 & ~self.umask if mode is None else mode), uid, gid
 
 
 class Node:
@@ -392,14 +346,7 @@ class MergedNode(FileNode):
         Raises:
             StaleError: A partition was reloaded, and positions have another meaning.
         """
-        found = [part.attributes() for part in self.parts]
-        mode, owners = found[0].mode, {(one.uid, one.gid) for one in found}
-        for one in found:
-            mode &= one.mode
-        # Of several owners none may read the records of the others.
-        uid, gid = owners.pop() if len(owners) == 1 else (0, 0)
-        if owners:
-            mode &= ~0o77
+        mode, uid, gid = common([part.attributes() for part in self.parts])
         return FileAttributes(mode, uid, gid, self.size(), self.mtime_ms())
 
     def size(self) -> int:

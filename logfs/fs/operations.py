@@ -56,6 +56,7 @@ from logfs.fs.nodes import DirectoryNode, FileNode, Node, PlainNode, TopicNode
 from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.permissions import Caller, check_search
 from logfs.fs.quotas import Quotas
 from logfs.fs.refusedoperations import RefusedOperations
 from logfs.fs.replies import RequestCounts, make_entry, make_statvfs, request_handler
@@ -191,6 +192,9 @@ class Operations(RefusedOperations):
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
         parent, seen = self.inodes.node(parent_inode), self.native_names.seen
+        topic = self.tree.passed_topic(parent, name)
+        if topic is not None:
+            check_search(topic, self.tree.ownership, _caller(ctx))
         node = await self.lookups.find(parent, name)
         entry = await self._entry(node)
         self.inodes.count(node)
@@ -554,6 +558,16 @@ class Operations(RefusedOperations):
     def _check_writable(self) -> None:
         if self._store.read_only:
             raise ReadOnlyError("the mount is read-only")
+
+
+def _caller(ctx: RequestContext) -> Caller:
+    def groups() -> set[int]:
+        try:
+            return pyfuse3.get_sup_groups(ctx.pid)
+        except (OSError, RuntimeError):  # it has ended, or is of another PID namespace
+            return set()
+
+    return Caller(ctx.uid, ctx.gid, groups)
 
 
 def _creator(ctx: RequestContext) -> Creator:

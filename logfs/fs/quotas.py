@@ -20,8 +20,8 @@ from typing import NamedTuple
 from logfs.config import TOPIC_KEYS
 from logfs.errors import QuotaExceededError
 from logfs.fs.errnos import RefusedError, TooManyOpenFilesError
-from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
+from logfs.fs.permissions import MountOwnership
 from logfs.log.following.store import AnyStore
 from logfs.log.quotas import TopicUsage
 from logfs.records.layout import HEADER_BYTES

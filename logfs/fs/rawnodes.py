@@ -2,8 +2,9 @@
 
 from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
-from logfs.fs.nodes import CACHED_S, DirectoryNode, FileAttributes, FileNode, MountOwnership
+from logfs.fs.nodes import CACHED_S, DirectoryNode, FileNode
 from logfs.fs.partitions import MountedPartition
+from logfs.fs.permissions import FileAttributes, MountOwnership
 from logfs.log.reading.files import RawFile
 
 _LOG = ".log"

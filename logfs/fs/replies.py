@@ -10,7 +10,8 @@ from pyfuse3 import EntryAttributes, FUSEError, StatvfsData
 
 from logfs.fs.accesslog import AccessLog
 from logfs.fs.errnos import Translator
-from logfs.fs.nodes import FileAttributes, Node
+from logfs.fs.nodes import Node
+from logfs.fs.permissions import FileAttributes
 
 OPERATIONS: set[str] = set()
 """The names of all handlers."""

@@ -9,8 +9,9 @@ import trio
 
 from logfs.fs.handover.notes import Note
 from logfs.fs.nativenames import NativeNames
-from logfs.fs.nodes import MountOwnership, Node, PlainNode, TopicNode
+from logfs.fs.nodes import Node, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
+from logfs.fs.permissions import MountOwnership
 from logfs.fs.quotas import Quotas
 from logfs.fs.rules import refusal
 from logfs.fs.tree import Tree

@@ -27,7 +27,6 @@ from logfs.fs.nodes import (
     FollowNode,
     MergedNode,
     MetaNode,
-    MountOwnership,
     Node,
     PendingIn,
     PendingNode,
@@ -37,6 +36,7 @@ from logfs.fs.nodes import (
     TopicNode,
 )
 from logfs.fs.partitions import MountedPartition
+from logfs.fs.permissions import MountOwnership
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log import names
 from logfs.log.following.store import AnyStore
@@ -342,6 +342,17 @@ class Tree:
         if text is not None:
             return DeferredLookup(partition, self._segment_text, (partition, int(text[1])))
         return DeferredLookup(partition, self._raw_file, (partition, name))
+
+    def passed_topic(self, parent: Node, name: bytes) -> str | None:
+        """Return the topic of a range in the root: the kernel does not ask its directory.
+
+        Raises:
+            NoSuchTopicError: It does not exist.
+        """
+        text = name.decode(errors="replace")
+        if parent is not self.root or not names_topic_range(text):
+            return None
+        return self.topic(text.partition("@")[0]).name
 
     # Deferred look-ups
 

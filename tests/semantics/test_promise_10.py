@@ -62,11 +62,15 @@ VIEWS = (
     "0@offset=0..offset=1.tsv",
 )
 
+MERGED = ("@earliest", "@earliest.tsv", "@-1d..now.jsonl", "@earliest..latest", "@offset=0")
+
 SCRIPT = r"""
 import errno, json, os, sys
-READ, APPEND, LIST, GET, SET = "read", "append", "list", "getxattr", "setxattr"
+STAT, READ, APPEND, LIST, GET, SET = "stat", "read", "append", "list", "getxattr", "setxattr"
 def attempt(action, path):
-    if action == READ:
+    if action == STAT:
+        os.stat(path)
+    elif action == READ:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.read(descriptor, 1)
@@ -171,16 +175,24 @@ def questions_about(topic: str, raw: list[str]) -> list[tuple[str, str, str]]:
         rows += [("read", f"{topic}/{name}", "read"), ("append", f"{topic}/{name}", "never")]
     rows += [("getxattr", f"{topic}/{name}", "read") for name in (*PLAIN, *VIEWS)]
     rows += [("setxattr", f"{topic}/0", "never")]
+    rows += [("stat", f"{topic}/{name}", "search") for name in (*PLAIN, *VIEWS)]
+    for name in MERGED:
+        path = topic + name
+        rows += [("stat", path, "search"), ("read", path, "read"), ("append", path, "never")]
+    rows += [("stat", f"{topic}@nonsense", "wrong"), ("stat", f"{topic}/0@nonsense", "wrong")]
     for name in raw:
         path = f".segments/{topic}-0/{name}"
-        rows += [("read", path, "read"), ("append", path, "never")]
+        rows += [("stat", path, "search"), ("read", path, "read"), ("append", path, "never")]
     return rows
 
 
 def expected(modes: tuple[int, int], who: User, decides: str) -> str:
     directory, file = modes
     may_search = allows(directory, who, 1)
+    if decides == "wrong":
+        return "EINVAL" if may_search else "no"
     may = {
+        "search": may_search,
         "list": allows(directory, who, 4),
         "change": allows(directory, who, 2),
         "read": may_search and allows(file, who, 4),
@@ -192,7 +204,7 @@ def expected(modes: tuple[int, int], who: User, decides: str) -> str:
 
 def test_the_table_of_permissions(mount: Mount) -> None:
     """The modes and owners of a topic and its partitions apply under every name: views, selectors,
-    `.follow`, `.meta`, extended attributes and `.segments`."""
+    `.follow`, `.meta`, extended attributes, `.segments` and `TOPIC@FROM`."""
     point = mount.point
     raw: dict[str, list[str]] = {}
     waiting = []
@@ -231,8 +243,9 @@ def test_a_mode_that_is_taken_away_is_taken_away_at_once(mount: Mount) -> None:
         os.setxattr(point / topic, "user.logfs.segment.ms", b"1")
         shell_as(user("owner"), f"cd {point}; echo two >> {topic}/0")
         paths = [f"{topic}/0@earliest..latest", f".segments/{topic}-0/{0:020}.log"]
-        questions = [("read", str(point / path)) for path in (f"{topic}/0", *paths)]
-        assert ask_as(user("other"), questions) == ["yes"] * 3
+        paths += [f"{topic}/0", f"{topic}@earliest"]
+        questions = [("read", str(point / path)) for path in paths]
+        assert ask_as(user("other"), questions) == ["yes"] * 4
         if topic == "by-partition":
             (point / topic / "0").chmod(0o600)
         elif topic == "by-topic":
@@ -240,7 +253,7 @@ def test_a_mode_that_is_taken_away_is_taken_away_at_once(mount: Mount) -> None:
         else:
             (point / topic / "0").chmod(0o604)
             os.chown(point / topic / "0", MEMBER, OTHER)  # the group may do less than all others
-        assert ask_as(user("other"), questions) == ["no"] * 3, topic
+        assert ask_as(user("other"), questions) == ["no"] * 4, topic
 
 
 def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: Mount) -> None:
