@@ -44,7 +44,7 @@ test-fast: $(VENV)/.installed ## the tests that need no mount and no network, un
 
 test-long: system-packages $(VENV)/.installed ## thousands of stops, hundreds of kills: STOPS=10000 KILLS=300 MINUTES=60 SEED=1
 	@LOGFS_LONG_STOPS=$(STOPS) LOGFS_LONG_KILLS=$(KILLS) LOGFS_LONG_MINUTES=$(MINUTES) \
-		LOGFS_LONG_SEED=$(SEED) $(WITH_VENV) python -m pytest -m long $(ARGS)
+		LOGFS_LONG_SEED=$(SEED) $(WITH_VENV) python -m pytest -m "long or random" $(ARGS)
 
 check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 	$(VENV)/bin/ruff check .

@@ -105,6 +105,10 @@ class UnparsableLineError(LogfsError):
     """A line written to a view does not parse as that view, or the topic refuses the record."""
 
 
+class ExpressionError(LogfsError):
+    """A regular expression cannot be searched for in a value: that takes too long, or fails."""
+
+
 class UndecodableTextError(LogfsError):
     """A key or value that is to be read as text is not UTF-8."""
 

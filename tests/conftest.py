@@ -41,9 +41,9 @@ _NUMBERS = itertools.count(1)
 _SPARK = Path(__file__).parent / "spark"
 
 # How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
-# New examples at a desk; the same ones in CI, where a verdict must not depend on chance.
+# The same examples in each run: no verdict depends on chance. ``make test-long`` has new ones.
 hypothesis.settings.register_profile(
-    "logfs", deadline=None, print_blob=True, derandomize="CI" in os.environ
+    "logfs", deadline=None, print_blob=True, derandomize="LOGFS_LONG_SEED" not in os.environ
 )
 hypothesis.settings.load_profile("logfs")
 
@@ -121,6 +121,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+@pytest.hookimpl(tryfirst=True)  # before the marker expression leaves tests out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave long tests out that were not asked for; tell processes of tests what belongs together.
 
@@ -134,6 +135,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") is not None:
             item.add_marker(pytest.mark.timeout(0))
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.random)
         is_spark = _SPARK in item.path.parents
         item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
     if "PYTEST_XDIST_WORKER" in os.environ:

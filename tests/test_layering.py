@@ -65,6 +65,8 @@ ONLY_IN: dict[str, frozenset[str]] = {
     # The library names its type only, for type checkers.
     "polars": frozenset({"arrow", "library"}),
     **dict.fromkeys(["crc32c", "cramjam"], frozenset({"records"})),
+    # ``records.jsontext`` reads JSON for all.
+    **dict.fromkeys(["json.load", "json.loads"], frozenset({"records"})),
     # Extras, imported when a store is opened.
     **dict.fromkeys(["obstore", "botocore"], DISK),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),

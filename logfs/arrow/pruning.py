@@ -6,10 +6,10 @@ Any other part, also the JSON of another version, limits nothing: the filter is 
 the records in any case, so it only costs time.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from logfs.records.jsontext import decode_json
 from logfs.types import MAX_OFFSET
 
 _FLIPPED = {"Gt": "Lt", "GtEq": "LtEq", "Lt": "Gt", "LtEq": "GtEq", "Eq": "Eq"}
@@ -55,8 +55,8 @@ ANY = Limits()
 def limits_of(serialized: str) -> Limits:
     """Return what an expression in the JSON of Polars says about offsets and times."""
     try:
-        return _limits(json.loads(serialized))
-    except (ValueError, TypeError, KeyError, LookupError, RecursionError):
+        return decode_json(serialized, _limits)
+    except ValueError:
         return ANY
 
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs import __version__
-from logfs.library.places import DaemonNote, Place, read_daemon_note
+from logfs.library.places import Place
+from logfs.machine.daemonnote import DaemonNote, read_daemon_note
 
 LOG_LINES = 500
 """How many of the daemon's last log lines are in a report."""

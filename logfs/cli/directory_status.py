@@ -1,7 +1,6 @@
 """The state of a data directory, from its daemon, from a read-only mount, or from its files."""
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from logfs.log.names import FileKind
 from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
 from logfs.log.reading.address import SEGMENTS_NAME
 from logfs.machine.host import current_host, system_clock
+from logfs.records.jsontext import decode_object
 from logfs.types import TopicPartition
 
 LARGEST_APPEND_BYTES = 1024 * 1024
@@ -184,7 +184,7 @@ def _from_meta(point: str, topic_partition: TopicPartition, since_ms: int) -> Pa
     """Return what the mount shows of a partition; nothing if this user may not read it."""
     topic, number = topic_partition
     try:
-        meta = json.loads(Path(point, topic, f"{number}.meta").read_bytes())
+        meta = decode_object(Path(point, topic, f"{number}.meta").read_bytes())
     except PermissionError:
         return PartitionOverview(topic, number)
     losses = [loss for loss in meta["losses"] if loss["time_ms"] >= since_ms]

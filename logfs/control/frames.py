@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from logfs import errors
 from logfs.errors import ControlError, LogfsError
+from logfs.records.jsontext import decode_object
 
 VERSION = 1
 MAX_HEADER_BYTES = 1 << 20
@@ -90,12 +91,9 @@ def decode_header(data: bytes) -> dict[str, Any]:
         ControlError: The header is not a JSON object.
     """
     try:
-        header = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ControlError(f"the header of a frame is not JSON: {error}") from None
-    if not isinstance(header, dict):
-        raise ControlError("the header of a frame is not a JSON object")
-    return header
+        return decode_object(data)
+    except ValueError as error:
+        raise ControlError(f"the header of a frame is not a JSON object: {error}") from None
 
 
 def encode_error(error: Exception) -> dict[str, Any]:

@@ -130,6 +130,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.SparkJobError: errno.EIO,
     errors.ExportError: errno.EINVAL,
     errors.UndecodableTextError: errno.EILSEQ,
+    errors.ExpressionError: errno.EINVAL,
     errors.ExtraMissingError: errno.ENOTSUP,
     errors.RemoteStorageError: errno.EIO,
     errors.EarlierRecordsError: errno.EIO,

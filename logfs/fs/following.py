@@ -13,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.machine.caches import cache_directory
 from logfs.machine.disks import is_url
 from logfs.machine.host import Clock
+from logfs.records.jsontext import decode_json
 
 logger = logging.getLogger(__name__)
 
@@ -173,8 +175,8 @@ def _is_ours(disk: Disk) -> bool:
         LogfsError: A newer logfs wrote it.
     """
     try:
-        version = json.loads(disk.read(_HEADER))["version"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        version = decode_json(disk.read(_HEADER), itemgetter("version"))
+    except (FileNotFoundError, ValueError):
         return False
     if version != _VERSION:
         raise LogfsError(f"{_HEADER}: version {version}, this logfs reads version {_VERSION}")

@@ -11,7 +11,6 @@ mount stays, dead: an empty directory in its place would look like deleted data.
 
 import contextlib
 import gc
-import json
 import logging
 import os
 import signal
@@ -54,6 +53,7 @@ from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
+from logfs.machine.daemonnote import DaemonNote, format_daemon_note
 from logfs.machine.disks import StorePlace, disk_of, is_url, resolve_root
 from logfs.machine.host import (
     LOCAL_ZONE,
@@ -72,7 +72,6 @@ _MAX_REQUESTS = 1 << 20
 """Requests served at the same time, in effect all: waiting reads of ``.follow`` and requests of a
 partition whose disk hangs must not use them up."""
 _IDLE_WORKERS = 4
-_DAEMON_VERSION = 1
 _WAIT_AGAIN_S = 0.2
 _NOTE_AGAIN_S = 10.0
 _GC_THRESHOLD = 10_000
@@ -557,8 +556,7 @@ def _note_daemon(store: AnyStore, point: str) -> None:
     """
     if store.read_only:
         return
-    facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
-    note = (json.dumps(facts) + "\n").encode()
+    note = format_daemon_note(DaemonNote(os.getpid(), point))
     try:
         store.disk.replace(names.DAEMON, note)
     except OSError as error:

@@ -1,6 +1,5 @@
 """Unmounting: remove the mount, then wait until the daemon has closed the data directory."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from logfs.errors import MountError
 from logfs.fs.xattrs import PREFIX
 from logfs.log import names
 from logfs.machine import holders, mountpoints
+from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.host import user_name
 
 CLOSING_TIMEOUT_S = 60.0
@@ -89,24 +89,22 @@ def _in_use(mount: mountpoints.Mount, error: MountError) -> MountError:
 
 def find_closing(data: str) -> int | None:
     """Return the process that is closing a data directory; None if there is none."""
-    try:
-        facts = json.loads(PosixDisk(data).read(names.DAEMON))
-        pid, point = int(facts["pid"]), str(facts["mountpoint"])
-    except (OSError, ValueError, KeyError, TypeError):
+    note = read_daemon_note(data)
+    if note is None:
         return None
-    found = mountpoints.mount_at(point)
+    found = mountpoints.mount_at(note.mount_point)
     is_serving = found is not None and found.kind == mountpoints.KIND
-    return None if is_serving or not Path(f"/proc/{pid}").exists() else pid
+    return None if is_serving or not Path(f"/proc/{note.pid}").exists() else note.pid
 
 
 def _find_daemon(point: str) -> tuple[str, int | None]:
     """Return the data directory of a mount, and its daemon by the note there."""
     try:
         data = os.getxattr(point, f"{PREFIX}data").decode()
-        facts = json.loads(PosixDisk(data).read(names.DAEMON))
-        return data, int(facts["pid"]) if facts["mountpoint"] == point else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return "", None
+    note = read_daemon_note(data)
+    return data, note.pid if note is not None and note.mount_point == point else None
 
 
 def _has_note(data: str) -> bool:

@@ -19,7 +19,6 @@ from logfs.library.places import (
     kind_of,
     local_directory,
     locate,
-    read_daemon_note,
 )
 from logfs.log import names
 from logfs.log.backup.copying import ChangedError, Job
@@ -36,6 +35,7 @@ from logfs.log.backup.storecopies import StoreSource
 from logfs.log.backup.taking import back_up
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
 from logfs.log.remote.of_disk import catalog_of
+from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition

@@ -16,9 +16,9 @@ from logfs.library.places import (
     Place,
     is_served,
     locate,
-    read_daemon_note,
     served_at,
 )
+from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 

@@ -5,7 +5,6 @@ in a mount: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` has the rule.
 """
 
 import errno
-import json
 import os
 import re
 import threading
@@ -13,7 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     InvalidConfigError,
     LockedError,
@@ -23,6 +21,7 @@ from logfs.errors import (
 )
 from logfs.log import names
 from logfs.machine import mountpoints
+from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.disks import has_logs, is_url
 
 ROOT_FILES = (
@@ -43,7 +42,6 @@ Not ``.lock``: many programs have one in a directory of theirs, which may be fur
 """
 
 _IGNORED_IN_EMPTY = frozenset({names.LOCK_FILE, "lost+found"})
-_DAEMON_VERSION = 1
 PATIENCE_S = 60.0
 """How long a process waits for a daemon that is being restarted, or for the lock."""
 
@@ -219,24 +217,6 @@ def local_directory(path: str) -> str:
             f"{path}: expected a directory of this machine, not the URL of an object store"
         )
     return os.path.realpath(path)
-
-
-class DaemonNote(NamedTuple):
-    """The note that the daemon of a data directory wrote into it."""
-
-    pid: int
-    mount_point: str
-
-
-def read_daemon_note(data: str) -> DaemonNote | None:
-    """Return the note of the last daemon of a data directory; the daemon may be dead."""
-    try:
-        facts = json.loads(PosixDisk(data).read(names.DAEMON))
-        if facts["version"] != _DAEMON_VERSION:
-            return None
-        return DaemonNote(int(facts["pid"]), str(facts["mountpoint"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def served_at(data: str) -> str | None:

@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from logfs.log.tiering.owning import PartitionTiering
 from logfs.machine.disks import StorePlace, bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.stores import open_directory_store
+from logfs.records.jsontext import decode_json, decode_object
 from logfs.types import TopicPartition
 
 _VERSION = 1
@@ -126,8 +128,8 @@ def _mark(store: ObjectStore, store_id: bytes) -> None:
     except FileExistsError:
         data, _ = store.get(STORE, _MOST_MARKER_BYTES)
         try:
-            version = json.loads(data)["version"]
-        except (ValueError, KeyError, TypeError):
+            version = decode_json(data, itemgetter("version"))
+        except ValueError:
             raise InvalidConfigError(f"{store.url}/{STORE}: it does not parse") from None
         if version != _VERSION:
             raise UnsupportedFormatError(
@@ -209,7 +211,7 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
         remote = None
         if point is not None:
             text = Path(point, one.topic, f"{one.partition}{_META}").read_bytes()
-            remote = json.loads(text).get("remote")
+            remote = decode_object(text).get("remote")
         elif store is not None and catalog is not None:
             log, tier = store.partition(*one), catalog.partition(one.directory)
             if tier is None and not log.config.remote_storage_enable:

@@ -6,7 +6,6 @@
 Source: Spark OffsetSeqLog, CommitLog, HDFSMetadataLog.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from logfs.library.group_lags import GroupLag, group_lags
 from logfs.library.places import Place
 from logfs.log.groups.coding import Position
 from logfs.log.groups.table import Group
+from logfs.records.jsontext import decode_json
 from logfs.types import IsolationLevel, TopicPartition
 
 _VERSION = "v1"
@@ -78,11 +78,14 @@ def _batches(directory: Path) -> list[int]:
 def _offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets of a source; none if it is a source of something else."""
     try:
-        rows = json.loads(text)
-        return {
-            TopicPartition(topic, int(number)): int(offset)
-            for topic, row in rows.items()
-            for number, offset in row.items()
-        }
-    except (ValueError, TypeError, AttributeError):
+        return decode_json(text, _by_partition)
+    except ValueError:
         return {}
+
+
+def _by_partition(rows: Mapping[str, Mapping[str, object]]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): int(offset)  # type: ignore[call-overload]
+        for topic, row in rows.items()
+        for number, offset in row.items()
+    }

@@ -7,7 +7,6 @@ works on the directory itself if no daemon serves it.
 """
 
 import errno
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,6 +33,7 @@ from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
 from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
+from logfs.records.jsontext import decode_object
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -394,5 +394,4 @@ def _set(path: Path, key: str, value: str | None) -> None:
 
 
 def _meta(topic: Path, number: int) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((topic / f"{number}.meta").read_bytes())
-    return facts
+    return decode_object((topic / f"{number}.meta").read_bytes())

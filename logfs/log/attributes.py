@@ -10,11 +10,12 @@ import errno
 import json
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
+from logfs.records.jsontext import decode_json
 
 logger = logging.getLogger(__name__)
 
@@ -144,18 +145,18 @@ def ownership_of(entry: dict[str, int]) -> Ownership:
 
 def _read(disk: Disk) -> dict[str, Ownership]:
     try:
-        data = json.loads(disk.read(names.ATTRIBUTES))
-        version = data["version"]
-        rows = data["entries"].items() if version == VERSION else ()
-        entries = {key: ownership_of(entry) for key, entry in rows}
+        return decode_json(disk.read(names.ATTRIBUTES), _entries)
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        problem = f"it does not parse ({error!r}); restore it, or remove it and set all modes again"
+    except ValueError as error:
+        problem = f"it does not parse ({error}); restore it, or remove it and set all modes again"
         raise OSError(errno.EIO, problem, names.ATTRIBUTES) from None
-    if version != VERSION:
+
+
+def _entries(data: Mapping[str, Any]) -> dict[str, Ownership]:
+    if data["version"] != VERSION:
         raise UnsupportedFormatError(
-            f"{names.ATTRIBUTES}: version {version}, "
+            f"{names.ATTRIBUTES}: version {data['version']}, "
             f"this logfs reads version {VERSION}: use a newer logfs"
         )
-    return entries
+    return {key: ownership_of(entry) for key, entry in data["entries"].items()}

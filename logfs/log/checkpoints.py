@@ -15,16 +15,17 @@ PartitionMetadataFile, CleanShutdownFileHandler.
 """
 
 import contextlib
-import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptCheckpointError
 from logfs.log import names
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 _VERSION = 0
@@ -206,10 +207,9 @@ def parse_clean_shutdown(data: bytes, name: str) -> int | None:
             the same: its existence is its meaning.
     """
     try:
-        content = json.loads(data)
-        version, epoch = content["version"], content["brokerEpoch"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _corrupt(name, None, f"{data[:80]!r}: {error!r}") from None
+        version, epoch = decode_json(data, itemgetter("version", "brokerEpoch"))
+    except ValueError as error:
+        raise _corrupt(name, None, f"{data[:80]!r}: {error}") from None
     if type(version) is not int or version != _VERSION or type(epoch) is not int:
         raise _corrupt(name, None, f"{data[:80]!r}, expected version {_VERSION}")
     return None if epoch < 0 else epoch

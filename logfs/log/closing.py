@@ -20,7 +20,7 @@ Kafka's marker.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
@@ -29,6 +29,7 @@ from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.listing import list_partition
 from logfs.log.names import DirectoryState, FileKind, format_segment_file
 from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entries, encode_entry
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -107,8 +108,10 @@ def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) ->
 
 def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntry, int]] | None:
     """Read the note; None if there is none of this boot, or it is torn."""
-    try:
-        content = json.loads(disk.read(names.CLOSED))
+
+    def build(
+        content: Mapping[str, Any],
+    ) -> dict[TopicPartition, tuple[TableEntry, int]] | None:
         is_known = content["version"] == _VERSION and content["mount"] is not None
         if not is_known or (content["boot"], content["mount"]) != (boot_id, disk.mount_id()):
             return None
@@ -116,7 +119,10 @@ def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntr
             _parse_directory(directory): (_parse_entry(row["entry"]), int(row["mtime_ms"]))
             for directory, row in content["logs"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError, LogfsError, RecursionError):
+
+    try:
+        return decode_json(disk.read(names.CLOSED), build)
+    except (ValueError, LogfsError):
         return None
     except OSError:
         return None  # it is not there, or cannot be read

@@ -33,6 +33,7 @@ from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptCheckpointError, InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
+from logfs.records.jsontext import decode_object
 
 VERSION = 2
 RUNNING = "forwarding"
@@ -356,22 +357,22 @@ def _identity_block(identity: ForwardIdentity) -> bytes:
     return block
 
 
-def _parsed(data: bytes) -> dict[str, Any] | None:
+def _parsed(data: bytes) -> dict[str, Any]:
+    """Return an object; an empty one if it does not parse."""
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+        return decode_object(data)
+    except ValueError:
+        return {}
 
 
 def _report(data: bytes) -> dict[str, Any]:
-    found = _parsed(data) or {}
+    found = _parsed(data)
     return {key: value for key, value in found.items() if isinstance(value, _REPORTED.get(key, ()))}
 
 
 def _identity(data: bytes, name: str) -> ForwardIdentity:
     row = _parsed(data)
-    if row is None or "version" not in row:
+    if "version" not in row:
         raise CorruptCheckpointError(
             f"{name} does not parse: expected JSON with a version. {_REMEDY}", name
         )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
+from logfs.records.jsontext import decode_object
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -142,10 +143,9 @@ def log_loss(topic_partition: TopicPartition, loss: Loss) -> None:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        return decode_object(line)
+    except ValueError:
         return None
-    return row if isinstance(row, dict) else None
 
 
 def _what(loss: Loss) -> tuple[str, str, int, int, str]:

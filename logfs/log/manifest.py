@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, UnsupportedFormatError
 from logfs.log import names
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 VERSION = 1
@@ -88,19 +89,22 @@ def read_manifest(disk: Disk) -> BackupManifest | None:
         UnsupportedFormatError: A newer logfs wrote it.
     """
     try:
-        fields = json.loads(disk.read(names.BACKUP))
-        version = fields.pop("version")
-        if version not in {VERSION, VERSION_WITH_STORE}:
-            raise UnsupportedFormatError(
-                f"{names.BACKUP}: version {version}, "
-                f"this logfs reads up to version {VERSION_WITH_STORE}: use a newer logfs"
-            )
-        fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
-        return BackupManifest(**fields)
+        return decode_json(disk.read(names.BACKUP), _manifest)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackupError(f"{names.BACKUP} does not parse: {error!r}") from error
+    except ValueError as error:
+        raise BackupError(f"{names.BACKUP} does not parse: {error}") from error
+
+
+def _manifest(fields: dict[str, Any]) -> BackupManifest:
+    version = fields.pop("version")
+    if version not in (VERSION, VERSION_WITH_STORE):
+        raise UnsupportedFormatError(
+            f"{names.BACKUP}: version {version}, "
+            f"this logfs reads up to version {VERSION_WITH_STORE}: use a newer logfs"
+        )
+    fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
+    return BackupManifest(**fields)
 
 
 def check_whole(disk: Disk) -> None:

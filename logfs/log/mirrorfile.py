@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptCheckpointError, UnsupportedFormatError
 from logfs.log import names
+from logfs.records.jsontext import decode_object
 
 VERSION = 1
 MIRRORING = "mirroring"
@@ -93,10 +94,10 @@ def read_mirror(disk: Disk, directory: str) -> MirrorSource | None:
     except FileNotFoundError:
         return None
     try:
-        row: Any = json.loads(data)
-    except (ValueError, RecursionError):
-        row = None
-    if not isinstance(row, dict) or "version" not in row:
+        row = decode_object(data)
+    except ValueError:
+        row = {}
+    if "version" not in row:
         raise CorruptCheckpointError(
             f"{name} does not parse: expected JSON with a version. Restore it from another "
             "partition of the topic, or remove it to make the partition an ordinary one",

@@ -40,6 +40,7 @@ from logfs.log.lines.writer import has_unfinished
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.of_disk import catalog_of
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -369,11 +370,11 @@ def _write_note(disk: Disk, directory: str, note: DeletionNote) -> None:
 
 def _read_note(disk: Disk, directory: str) -> DeletionNote | None:
     try:
-        return _parse_note(json.loads(disk.read(f"{directory}/{names.DELETED}")))
+        return decode_json(disk.read(f"{directory}/{names.DELETED}"), _parse_note)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        logger.warning("%s/%s does not parse: %r", directory, names.DELETED, error)
+    except (OSError, ValueError) as error:
+        logger.warning("%s/%s does not parse: %s", directory, names.DELETED, error)
         return None
 
 

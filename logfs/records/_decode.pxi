@@ -143,7 +143,7 @@ def decode_batches(
                 break
             offset = max(offset, b.last_offset + 1)
             start += size
-    except CorruptRecordError:
+    except (CorruptRecordError, ExpressionError):
         if start == begin:
             raise
     return records, start, offset

@@ -153,6 +153,7 @@ cdef extern from "_pcre.h" nogil:
         LF_PCRE_NO
         LF_PCRE_YES
         LF_PCRE_UNSURE
+        LF_PCRE_GAVE_UP
     void *lf_pcre_begin()
     void lf_pcre_end(void *)
     int lf_pcre_find(const void *, void *, const uint8_t *, size_t)

@@ -49,7 +49,7 @@ cdef bint put_wanted(
         if not first <= r.offset < end:
             continue
         answer = search.judge(&r, match)
-        if answer == UNSURE or (answer == WANTED and not put_line(lines, view, &r)):
+        if answer == UNSURE or answer == GAVE_UP or (answer == WANTED and not put_line(lines, view, &r)):
             break
     else:
         is_done = not has_trailing_bytes(b)
@@ -151,7 +151,7 @@ def matched_lines(
             at.offset = max(at.offset, b.last_offset + 1)
             at.start += size
         return PyBytes_FromStringAndSize(<char *>lines.p, lines.n), at.start, at.offset
-    except CorruptRecordError:
+    except (CorruptRecordError, ExpressionError):
         if at.start == begin:
             raise
         return PyBytes_FromStringAndSize(<char *>lines.p, lines.n), at.start, at.offset

@@ -4,6 +4,7 @@ cdef enum:
     LEFT_OUT = LF_JSON_NO
     WANTED = LF_JSON_YES
     UNSURE = LF_JSON_UNSURE
+    GAVE_UP
 
 cdef enum:
     LONGEST_NUMBER = 18     # digits; no array has so many elements
@@ -60,6 +61,7 @@ cdef class RecordSearch:
         always_confirms: ``confirm`` decides about all values that the other arguments want.
         expression: The value contains a match of it, as PCRE2 reads it; of no records with a null
             value. Without PCRE2, and for a value that it cannot decide about, ``confirm`` decides.
+            A value on which PCRE2 reaches its limit of steps is an ``ExpressionError``.
 
     Attributes:
         is_native: ``confirm`` is called for hardly any value, so threads can search.
@@ -176,6 +178,8 @@ cdef class RecordSearch:
             one = lf_pcre_find(self.expression, match, r.value.p, r.value.n)
             if one == LF_PCRE_NO:
                 return LEFT_OUT
+            if one == LF_PCRE_GAVE_UP:
+                return GAVE_UP
             if one == LF_PCRE_UNSURE:
                 answer = UNSURE
         return answer
@@ -185,9 +189,20 @@ cdef class RecordSearch:
         cdef void *match = self.begin()
         cdef int answer = self.judge(r, match)
         lf_pcre_end(match)
+        if answer == GAVE_UP:
+            raise ExpressionError(
+                f"the regular expression takes too many steps on a value of {r.value.n} bytes. "
+                "Write it without repetitions inside of repetitions"
+            )
         if answer != UNSURE:
             return answer == WANTED
-        return bool(self.confirm(PyBytes_FromStringAndSize(<const char *>r.value.p, r.value.n)))
+        try:
+            return bool(self.confirm(PyBytes_FromStringAndSize(<const char *>r.value.p, r.value.n)))
+        except SystemError as error:  # a defect of Python's re
+            raise ExpressionError(
+                f"the regular expression fails on a value of {r.value.n} bytes ({error}). "
+                "Write it in another way"
+            ) from None
 
     cdef bint has_headers(self, const Rec *r) noexcept nogil:
         cdef Span key, value

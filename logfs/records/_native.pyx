@@ -62,7 +62,7 @@ from logfs.records._headers cimport *
 
 from zlib import crc32 as _crc32
 
-from logfs.errors import CorruptRecordError, RecordTooLargeError, UnparsableLineError
+from logfs.errors import CorruptRecordError, ExpressionError, RecordTooLargeError, UnparsableLineError
 from logfs.records.checksum import native_crc32c as _crc32c
 from logfs.records.compression import (
     compress as _compress,

@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LF_PCRE_NO, LF_PCRE_YES, LF_PCRE_UNSURE };
+enum { LF_PCRE_NO, LF_PCRE_YES, LF_PCRE_UNSURE, LF_PCRE_GAVE_UP };
 
 /* Of pcre2.h, which is not needed to build this: these belong to the ABI of libpcre2-8.so.0. */
-enum { LF_PCRE_JIT_COMPLETE = 1, LF_PCRE_NO_MATCH = -1 };
+enum { LF_PCRE_JIT_COMPLETE = 1, LF_PCRE_NO_MATCH = -1, LF_PCRE_MATCH_LIMIT = -47 };
 
 typedef struct {
     void *(*compile)(const uint8_t *, size_t, uint32_t, int *, size_t *, void *);
@@ -83,7 +83,8 @@ static void lf_pcre_end(void *match)
         lf_pcre.match_data_free(match);
 }
 
-/* Say whether p[0..n) contains a match; unsure if that takes too many steps, or too much memory. */
+/* Say whether p[0..n) contains a match; unsure if that takes too much memory. It gives up after
+   the library's limit of steps: another engine may take years. */
 static int lf_pcre_find(const void *code, void *match, const uint8_t *p, size_t n)
 {
     if (match == NULL)
@@ -91,6 +92,8 @@ static int lf_pcre_find(const void *code, void *match, const uint8_t *p, size_t 
     int answer = lf_pcre.jit_match(code, p, n, 0, 0, match, NULL);
     if (answer >= 0)
         return LF_PCRE_YES;
+    if (answer == LF_PCRE_MATCH_LIMIT)
+        return LF_PCRE_GAVE_UP;
     return answer == LF_PCRE_NO_MATCH ? LF_PCRE_NO : LF_PCRE_UNSURE;
 }
 

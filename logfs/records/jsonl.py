@@ -11,10 +11,10 @@ Any other field is an error. The way out, records to lines, is in ``_native``.
 """
 
 import binascii
-import json
 from typing import NamedTuple
 
 from logfs.errors import UnparsableLineError
+from logfs.records.jsontext import decode_json
 from logfs.records.record import Header
 
 _FIELDS = frozenset({"offset", "timestamp", "key", "value", "headers"})
@@ -33,9 +33,7 @@ class Line(NamedTuple):
 def parse_line(line: bytes) -> Line:
     """Parse one line; raise UnparsableLineError for anything else than the table says."""
     try:
-        found = json.loads(line.decode())
-    except RecursionError:
-        raise UnparsableLineError("JSON is nested too deeply") from None
+        found = decode_json(line, lambda value: value)
     except ValueError as error:
         raise UnparsableLineError(f"not JSON in UTF-8: {error}") from None
     if not isinstance(found, dict):

@@ -6,13 +6,13 @@ expressions as ``expressions`` writes them. Python decides about the rest: other
 where the library PCRE2 is missing, and JSON in which those bytes do not say what it is.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from logfs.records._native import RecordSearch
 from logfs.records.expressions import needles_of, pcre_of
+from logfs.records.jsontext import decode_values
 
 _META = frozenset(b".^$*+?{[\\|()")
 _ESCAPE = b"\\"
@@ -103,7 +103,10 @@ def _compiled(pattern: bytes, flags: re.RegexFlag) -> re.Pattern[bytes]:
 
 def _needles_of_field(field: FieldValue) -> list[bytes]:
     """Return what a value with this member contains: its text, or a backslash of an escape."""
-    return [field.text.encode(errors="surrogateescape"), _ESCAPE]
+    try:
+        return [field.text.encode(), _ESCAPE]
+    except UnicodeEncodeError:  # a lone surrogate: only an escape can write it
+        return [_ESCAPE]
 
 
 def _native_field(field: FieldValue) -> tuple[tuple[bytes, ...], bytes] | None:
@@ -119,9 +122,8 @@ def _native_field(field: FieldValue) -> tuple[tuple[bytes, ...], bytes] | None:
 def _parsed(value: bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return a JSON value in UTF-8 with numbers as they are written; None if it is none."""
     try:
-        text = value.decode("utf-8-sig")
-        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
+        return decode_values(value.decode("utf-8-sig"))
+    except ValueError:
         return None
 
 

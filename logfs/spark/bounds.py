@@ -14,7 +14,6 @@ source, the upper ones before the lower ones. In JSON -2 is the earliest, -1 the
 Source: Spark KafkaSourceProvider, KafkaOffsetReaderAdmin.
 """
 
-import json
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from logfs.log.reading.address import (
     parse_point,
     point_alone,
 )
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -234,18 +234,19 @@ def _parse_each(name: str, text: str, least: int) -> dict[TopicPartition, int]:
     wrong = InvalidConfigError(
         f'{name} {text!r}: expected {kind}JSON such as {{"orders": {{"0": 23, "1": 345}}}}'
     )
-    try:
-        found = json.loads(text)
-        if not isinstance(found, dict) or not found:
-            raise wrong
-        each = {
+
+    def build(found: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+        return {
             TopicPartition(topic, int(number)): value
             for topic, row in found.items()
             for number, value in row.items()
         }
-    except (ValueError, AttributeError):
+
+    try:
+        each = decode_json(text, build)
+    except ValueError:
         raise wrong from None
-    if not all(type(value) is int and value >= least for value in each.values()):
+    if not each or not all(type(value) is int and value >= least for value in each.values()):
         raise wrong
     return each
 

@@ -8,12 +8,12 @@
 Source: Spark ConsumerStrategy; in its pattern, too, topics that begin with ``__`` are left out.
 """
 
-import json
 import re
 from collections.abc import Mapping
 
 from logfs.errors import InvalidConfigError
 from logfs.library.selection import Selection
+from logfs.records.jsontext import decode_object
 from logfs.types import TopicPartition
 
 SUBSCRIBE = "subscribe"
@@ -60,10 +60,10 @@ def _parse_assign(text: str) -> frozenset[TopicPartition]:
         f'assign {text!r}: expected JSON such as {{"orders": [0, 1], "clicks": [2]}}'
     )
     try:
-        found = json.loads(text)
+        found = decode_object(text)
     except ValueError:
         raise wrong from None
-    if not isinstance(found, dict) or not found:
+    if not found:
         raise wrong
     partitions = set[TopicPartition]()
     for topic, numbers in found.items():

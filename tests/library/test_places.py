@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from logfs.errors import NoDataDirectoryError
 from logfs.library import places
 from logfs.library.places import DirectoryKind, Place, split_path
+from logfs.machine.daemonnote import read_daemon_note
 from tests.cli.conftest import Mounted, fill
 
 
@@ -197,14 +198,14 @@ def test_relative_paths_dots_and_links(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_an_invalid_note_is_ignored(tmp_path: Path, note: bytes) -> None:
     (tmp_path / "logfs.daemon").write_bytes(note)
-    assert places.read_daemon_note(str(tmp_path)) is None
+    assert read_daemon_note(str(tmp_path)) is None
     assert places.served_at(str(tmp_path)) is None
 
 
 def test_a_note_alone_does_not_prove_that_a_daemon_serves(tmp_path: Path) -> None:
     note = {"version": 1, "pid": 1, "mountpoint": "/proc"}
     (tmp_path / "logfs.daemon").write_text(json.dumps(note))
-    assert places.read_daemon_note(str(tmp_path)) == (1, "/proc")
+    assert read_daemon_note(str(tmp_path)) == (1, "/proc")
     assert places.served_at(str(tmp_path)) is None
 
 

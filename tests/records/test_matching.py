@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logfs.log.reading.rendering import rendered
@@ -241,6 +241,8 @@ def member_of(value: bytes, path: list[str]) -> str | None:
     st.sampled_from([b"", b"\xff", b"\xef\xbb\xbf"]),
     st.sampled_from(["utf-8", "utf-16", "utf-32-be", "latin-1"]),
 )
+@example('{"a":1,"a":1,"a":"\\ud800"}', ["a"], "\ud800", b"", "utf-8")
+@example('{"a":"\\udc80"}', ["a"], "\udc80", b"", "utf-8")
 def test_a_field_is_what_json_loads_reads(
     text: str, path: list[str], wanted: str, before: bytes, encoding: str
 ) -> None:

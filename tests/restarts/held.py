@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from logfs.library.places import read_daemon_note
+from logfs.machine.daemonnote import read_daemon_note
 from tests.mounting import ROOT, environment, is_mounted, take_away
 from tests.processes import PATIENCE_S, wait_until
 

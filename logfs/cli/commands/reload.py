@@ -12,6 +12,7 @@ from logfs.client import Daemon
 from logfs.errors import MountError
 from logfs.fs.xattrs import PREFIX
 from logfs.machine import mountpoints
+from logfs.machine.host import user_name
 
 _TIMEOUT_S = 60.0
 """How long the daemon of a read-only mount is waited for, which has no control socket."""
@@ -54,6 +55,12 @@ def _reload(mountpoint: str) -> None:
     found = mountpoints.mount_at(point)
     if found is None or found.kind != mountpoints.KIND:
         raise MountError(f"{point}: logfs is not mounted there")
+    if os.geteuid() == 0 and found.user:
+        # The mount says which process serves it, and root could signal any.
+        raise MountError(
+            f"{point}: the user {user_name(found.user)} mounted it, and you are root. "
+            f"Run it as that user: 'sudo -u {user_name(found.user)} logfs reload {point}'"
+        )
     daemon = Daemon.connect(_fact(point, "data"))
     if daemon is not None:
         with daemon:

@@ -22,6 +22,7 @@ from logfs.fs.handover.notes import NoteKind
 from logfs.fs.handover.slots import partition_key
 from logfs.fs.partitions import identity_of
 from logfs.log.partition import PartitionLog
+from logfs.records.jsontext import decode_json, decode_object
 
 MAX_NOTES: Final = 64
 """How many interrupted requests whose clients do not return are remembered."""
@@ -150,7 +151,7 @@ class ControlNotes:
             finally:
                 del self._running[identity]
                 done.set()
-        answer = json.loads(kept)
+        answer = decode_object(kept)
         if "error" in answer:
             raise frames.decode_error(answer["error"])
         return answer["result"]
@@ -203,5 +204,6 @@ def _encode(parts: dict[str, _Part], partitions: int) -> str:
 def _decode(text: str) -> tuple[dict[str, _Part], int]:
     if not text:
         return {}, 0
-    parts, partitions = json.loads(text)
-    return {name: _Part(*part) for name, part in parts.items()}, partitions
+    return decode_json(
+        text, lambda row: ({name: _Part(*part) for name, part in row[0].items()}, row[1])
+    )

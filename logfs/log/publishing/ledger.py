@@ -13,13 +13,14 @@ ids. The file is replaced as a whole, durably.
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptCheckpointError, LogfsError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.publishing.staging import StagedFile, query_key
+from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -95,25 +96,28 @@ def read_ledgers(disk: Disk) -> Iterator[Ledger]:
 
 
 def _decode(name: str, data: bytes) -> Ledger:
-    try:
-        fields = json.loads(data)
+    def build(fields: Mapping[str, Any]) -> Ledger:
         version = fields["version"]
-        if version in (_WITHOUT_TOPIC_IDS, VERSION):
-            return Ledger(
-                str(fields["query"]),
-                int(fields["done"]),
-                _intent(fields["intent"]),
-                bool(fields["is_single"]),
+        if version not in (_WITHOUT_TOPIC_IDS, VERSION):
+            raise UnsupportedFormatError(
+                f"{name}: version {version}, this logfs reads version {VERSION}: "
+                "use the newer logfs"
             )
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        return Ledger(
+            str(fields["query"]),
+            int(fields["done"]),
+            _intent(fields["intent"]),
+            bool(fields["is_single"]),
+        )
+
+    try:
+        return decode_json(data, build)
+    except ValueError as error:
         raise CorruptCheckpointError(
-            f"{name}: it does not parse ({error!r}): without it the published batches of its query "
+            f"{name}: it does not parse ({error}): without it the published batches of its query "
             "are not known; restore it, or remove it and start the query again",
             name,
         ) from None
-    raise UnsupportedFormatError(
-        f"{name}: version {version}, this logfs reads version {VERSION}: use the newer logfs"
-    )
 
 
 def write_ledger(disk: Disk, ledger: Ledger) -> None:

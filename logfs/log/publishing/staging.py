@@ -23,6 +23,7 @@ from logfs.log import names
 from logfs.records.batch import decode_header
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch
+from logfs.records.jsontext import decode_json
 from logfs.records.layout import HEADER_BYTES
 from logfs.types import TopicPartition
 
@@ -66,8 +67,8 @@ def encode_staged(staged: Sequence[StagedFile]) -> bytes:
 def decode_staged(data: Buffer) -> list[StagedFile]:
     """Decode the JSON of ``encode_staged``; raise ControlError if it is anything else."""
     try:
-        found = [StagedFile(*row) for row in json.loads(bytes(data))]
-    except (ValueError, RecursionError, TypeError) as error:
+        found = decode_json(bytes(data), lambda rows: [StagedFile(*row) for row in rows])
+    except ValueError as error:
         raise ControlError(f"staged files that do not parse: {error}") from None
     for file in found:
         kinds = [type(value) for value in file]

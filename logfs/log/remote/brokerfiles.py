@@ -30,7 +30,6 @@ ChunkSizesBinaryCodec, FixedSizeChunkIndex.
 import base64
 import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -47,6 +46,7 @@ from logfs.log.remote.headfiles import inode_of
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.parallel import for_each
 from logfs.records.compression import Compression, decompress
+from logfs.records.jsontext import decode_json
 
 MOST_MANIFEST_BYTES = 8 << 20
 _OBJECT = re.compile(r"([0-9]{20})-[a-zA-Z0-9_-]{22}\.([a-z_-]+)")
@@ -209,13 +209,17 @@ def _part(stat: ObjectStat, start: int, size: int) -> RemotePart:
 def _manifest(data: bytes, url: str, key: str) -> Mapping[str, Any]:
     """Parse a manifest; refuse what cannot be read."""
     address = f"{url}/{key}"
-    try:
-        manifest = json.loads(data)
+
+    def check(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool, bool]:
         is_known = str(manifest["version"]) == "1" and "segmentIndexes" in manifest
         is_encrypted = "encryption" in manifest
         if manifest.get("compression"):
             _chunk_sizes(manifest["chunkIndex"])
-    except (ValueError, KeyError, TypeError):
+        return manifest, is_known, is_encrypted
+
+    try:
+        manifest, is_known, is_encrypted = decode_json(data, check)
+    except ValueError:
         raise UnsupportedFormatError(f"{address}: it is no manifest of Aiven's plugin") from None
     if not is_known:
         raise UnsupportedFormatError(f"{address}: the version of the manifest is not known")
@@ -223,7 +227,7 @@ def _manifest(data: bytes, url: str, key: str) -> Mapping[str, Any]:
         raise UnsupportedFormatError(
             f"{address}: Aiven's plugin has encrypted the segment, and logfs has no key"
         )
-    return manifest  # type: ignore[no-any-return]
+    return manifest
 
 
 def _chunked(whole: RemotePart, manifest: Mapping[str, Any]) -> ChunkedPart:

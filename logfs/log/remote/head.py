@@ -28,6 +28,7 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.remote.entries import TieredEntry, decode_all, encode_tiered
 from logfs.log.segments.snapshot import LogPoint
 from logfs.records.checksum import crc32c
+from logfs.records.jsontext import decode_json
 from logfs.types import Positions
 
 VERSION = 1
@@ -170,9 +171,9 @@ def decode_head(data: bytes, source: str) -> Head:
     if not _HEADER.size <= end <= len(body):
         raise CorruptIndexError(f"{source}: its description is longer than the object")
     try:
-        facts = json.loads(body[_HEADER.size : end])
-        return _head_of(facts, tuple(decode_all(body, end, source)))
-    except (ValueError, KeyError, TypeError) as error:
+        entries = tuple(decode_all(body, end, source))
+        return decode_json(body[_HEADER.size : end], lambda facts: _head_of(facts, entries))
+    except ValueError as error:
         raise CorruptIndexError(f"{source}: {error}") from None
 
 

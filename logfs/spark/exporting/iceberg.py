@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
+from logfs.records.jsontext import decode_object
 from logfs.spark.exporting.dayfiles import file_schema
 from logfs.spark.exporting.manifest import (
     numbered,
@@ -162,7 +163,7 @@ class IcebergTable:
     def _property(self, name: str) -> dict[str, Any]:
         found: Mapping[str, str] = self._table.properties
         try:
-            return dict(json.loads(found.get(name, "{}")))
+            return decode_object(found.get(name, "{}"))
         except ValueError as error:
             raise ExportError(f"{self._name}: its property {name} does not parse") from error
 

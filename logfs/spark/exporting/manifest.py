@@ -22,12 +22,13 @@ merges of files that are under way, see ``merging``, and the Iceberg tables that
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logfs.errors import ExportError
 from logfs.log.names import parse_partition_directory
+from logfs.records.jsontext import decode_json
 from logfs.spark.exporting.targets import DONE, MANIFEST, ExportTarget
 from logfs.types import TopicPartition
 
@@ -171,25 +172,27 @@ def read_manifest(target: ExportTarget) -> ExportManifest:
         text = target.read(MANIFEST)
     except FileNotFoundError:
         return ExportManifest()
-    try:
-        found = json.loads(text)
+
+    def build(found: Mapping[str, Any]) -> ExportManifest:
         version = found["version"]
-        if version in range(_FIRST_VERSION, _VERSION + 1):
-            ends = {_partition(name): int(end) for name, end in found["ends"].items()}
-            ranges = [ExportRange(*row) for row in found["ranges"]]
-            earlier = {topic: list(ids) for topic, ids in found.get("earlier", {}).items()}
-            texts = frozenset(found.get("text", ()))
-            merges = [Merge(into, tuple(names)) for into, names in found.get("merges", ())]
-            tables = found.get("tables")
-            topics = dict(found["topics"])
-            return ExportManifest(topics, earlier, ends, ranges, texts, merges, tables)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if version not in range(_FIRST_VERSION, _VERSION + 1):
+            raise ExportError(
+                f"{MANIFEST}: version {version}, expected {_VERSION}: logfs is too old for it"
+            )
+        ends = {_partition(name): int(end) for name, end in found["ends"].items()}
+        ranges = [ExportRange(*row) for row in found["ranges"]]
+        earlier = {topic: list(ids) for topic, ids in found.get("earlier", {}).items()}
+        texts = frozenset(found.get("text", ()))
+        merges = [Merge(into, tuple(names)) for into, names in found.get("merges", ())]
+        topics, tables = dict(found["topics"]), found.get("tables")
+        return ExportManifest(topics, earlier, ends, ranges, texts, merges, tables)
+
+    try:
+        return decode_json(text, build)
+    except ValueError as error:
         raise ExportError(
             f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
         ) from error
-    raise ExportError(
-        f"{MANIFEST}: version {version}, expected {_VERSION}: logfs is too old for it"
-    )
 
 
 def write_manifest(target: ExportTarget, manifest: ExportManifest) -> None:
@@ -219,11 +222,20 @@ def read_written(target: ExportTarget) -> dict[ExportRange, Written]:
     for name in target.names(DONE):
         if not name.endswith(".json"):
             continue
-        row, records, size_bytes, files, lost = json.loads(target.read(name))
-        one = ExportRange(*row)
-        lost = tuple((first, behind) for first, behind in lost)
-        found[one] = Written(one, records, size_bytes, tuple(files), lost)
+        try:
+            written = decode_json(target.read(name), _written)
+        except ValueError as error:
+            raise ExportError(
+                f"{name}: it does not parse ({error}); remove it, and its range is exported again"
+            ) from error
+        found[written.range] = written
     return found
+
+
+def _written(row: Sequence[Any]) -> Written:
+    one, records, size_bytes, files, lost = row
+    lost = tuple((first, behind) for first, behind in lost)
+    return Written(ExportRange(*one), records, size_bytes, tuple(files), lost)
 
 
 def forget_written(target: ExportTarget) -> None:
