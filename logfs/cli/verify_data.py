@@ -11,8 +11,9 @@ from logfs.config import TopicConfig
 from logfs.log.names import FileKind
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.log.verifying.verify import Run, Verified, verify
-from logfs.machine.disks import StorePlace, disk_of, is_url
+from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import current_host
+from logfs.machine.storeplace import StorePlace
 from logfs.types import TopicPartition
 
 _WORTH_A_PROCESS_BYTES = 64 << 20

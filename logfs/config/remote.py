@@ -39,6 +39,8 @@ class RemoteConfig(Settings):
 
     Attributes:
         explicit: The keys that were given.
+        is_foreign: Another user may have written them, so they choose no store for the credentials
+            of this process.
     """
 
     noun: ClassVar[str] = "remote"
@@ -87,15 +89,19 @@ class RemoteConfig(Settings):
     )
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)
+    is_foreign: bool = field(default=False, compare=False)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+    def from_properties(cls, properties: Mapping[str, str], *, is_foreign: bool = False) -> Self:
         """Make the settings from text.
+
+        Args:
+            is_foreign: See the attribute.
 
         Raises:
             InvalidConfigError: A key is unknown or missing, or a value is not valid.
         """
-        return cls(**cls._parse(properties), explicit=frozenset(properties))
+        return cls(**cls._parse(properties), explicit=frozenset(properties), is_foreign=is_foreign)
 
     def _check_together(self) -> None:
         if not self.url:

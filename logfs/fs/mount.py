@@ -54,7 +54,7 @@ from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
 from logfs.machine.daemonnote import DaemonNote, format_daemon_note
-from logfs.machine.disks import StorePlace, disk_of, is_url, resolve_root
+from logfs.machine.disks import disk_of, is_url, resolve_root
 from logfs.machine.host import (
     LOCAL_ZONE,
     Clock,
@@ -62,6 +62,7 @@ from logfs.machine.host import (
     raise_descriptor_limit,
     system_clock,
 )
+from logfs.machine.storeplace import StorePlace
 from logfs.machine.terminal import ControllingTerminal
 from logfs.records.compression import limit_decompressed
 
@@ -227,7 +228,8 @@ def _open(
     preloaded: Preloaded | None,
 ) -> AnyStore:
     data, resumed = session.data, session.settling
-    disk, host = disk_of(data, StorePlace(options.endpoint, options.region)), current_host()
+    place = StorePlace(options.endpoint, options.region, options.remote)
+    disk, host = disk_of(data, place), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
     if options.read_only:

@@ -28,6 +28,9 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
                        $AWS_ENDPOINT_URL, else the cloud of the address
     region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
+    remote=URL         the object store of the data directory, with endpoint and region as above,
+                       instead of the one that its logfs.remote names. Needed if another user may
+                       have written that file: it says where the daemon's credentials are sent
     no_native          Python applies all writes and fsyncs and opens all files; by default threads
                        without Python do so for lines, several times as fast
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
@@ -62,6 +65,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logfs.config import StoreConfig
+from logfs.disk.remote.urls import is_store_url
 from logfs.errors import InvalidConfigError
 from logfs.types import IsolationLevel
 
@@ -166,6 +170,7 @@ class MountOptions:
         access_log: The file of the access log; None: none is kept.
         endpoint: The server of an object store; None for that of the environment.
         region: The region of its bucket; None for that of the environment.
+        remote: The object store of the data directory; None for that of ``logfs.remote``.
         fsname: The device that /proc/mounts shows; None for the data directory.
         config_file: Where more options stand; reading it is the caller's.
         run_as: Name of the user to become; that, too, is the caller's.
@@ -197,6 +202,7 @@ class MountOptions:
     access_log: str | None = None
     endpoint: str | None = None
     region: str | None = None
+    remote: str | None = None
     fsname: str | None = None
     config_file: str | None = None
     run_as: str | None = None
@@ -317,6 +323,12 @@ def _parse_endpoint(text: str) -> str:
     return text.rstrip("/")
 
 
+def _parse_store(text: str) -> str:
+    if not is_store_url(text):
+        raise ValueError("expected the address of a store, as s3://BUCKET/PREFIX")
+    return text.rstrip("/")
+
+
 def _parse_limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise ValueError("expected a number, as 1000")
@@ -338,6 +350,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "access_log": _parse_path,
     "endpoint": _parse_endpoint,
     "region": _parse_text,
+    "remote": _parse_store,
     "config": _parse_path,
     "setuid": _parse_text,
     "rmdir": _parse_rmdir,

@@ -107,7 +107,7 @@ def common(files: Sequence[FileAttributes]) -> tuple[int, int, int]:
     users, groups = {file.uid for file in files}, {file.gid for file in files}
     uid = users.pop() if len(users) == 1 else _ROOT
     gid = groups.pop() if len(groups) == 1 else _ROOT
-    is_shared = mode & 0o444 == 0o444  # whatever a user is to each of them
+    is_shared = mode & 0o444 == 0o444  # every user may read, as owner, in the group or as another
     if not is_shared and users | groups:
         by_group = not groups and mode & 0o440 == 0o440
         mode &= ~0o7 if by_group else ~0o77

@@ -40,8 +40,9 @@ from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.log.tiering.orphans import find_orphans
 from logfs.log.tiering.owning import PartitionTiering
-from logfs.machine.disks import StorePlace, bucket_disk, disk_of, is_url
+from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
+from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
 from logfs.records.jsontext import decode_json, decode_object
 from logfs.types import TopicPartition

@@ -7,11 +7,12 @@ own tools read. A process has one disk for each URL, so that heads and blocks ar
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.urls import is_store_url, refuse_wrong_url
 from logfs.log.names import REMOTE
+from logfs.machine.storeplace import StorePlace
 
 if TYPE_CHECKING:  # most commands do not need these
     from logfs.disk.remote.objects import ObjectStore
@@ -23,18 +24,6 @@ _FILE = "file://"
 _VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 _lock = threading.Lock()
 _disks: "dict[object, TreeDisk]" = {}
-
-
-class StorePlace(NamedTuple):
-    """Where the server of a store is; None: as the environment says.
-
-    Attributes:
-        endpoint: Its address, ``http://`` or ``https://``.
-        region: Of the bucket.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
 
 
 def is_url(root: str) -> bool:
@@ -57,7 +46,7 @@ def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
 
     Args:
         root: See ``resolve_root``.
-        place: Where the store is, if the environment does not say it.
+        place: Where the store is, if the environment or the directory does not say it.
 
     Raises:
         InvalidConfigError: The URL is none, its store cannot be used here, or ``logfs.remote`` of
@@ -70,7 +59,7 @@ def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
         return PosixDisk(root)
     from logfs.machine.stores import data_disk
 
-    return data_disk(root)
+    return data_disk(root, place or StorePlace())
 
 
 def has_logs(url: str, place: "StorePlace | None" = None) -> bool:

@@ -1,6 +1,6 @@
 """JSON from a file, a peer or an option: the one way to read it.
 
-Whatever is wrong with a text is a ``ValueError``: it is no JSON or not UTF-8, it is nested too
+Anything that is wrong with a text is a ``ValueError``: it is no JSON or not UTF-8, it is nested too
 deeply, its members are missing or of another type, or a text in it cannot be written as UTF-8
 (a lone surrogate). A caller turns that one error into its own, which names the file and what to do.
 """

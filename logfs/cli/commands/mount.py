@@ -17,7 +17,8 @@ from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
 from logfs.cli.terminal import logs
 from logfs.cli.terminal.background import is_held, ready_of_held, run_held
 from logfs.errors import BackupError, InvalidConfigError, NoDataDirectoryError
-from logfs.machine.disks import StorePlace, has_logs, is_url, resolve_root
+from logfs.machine.disks import has_logs, is_url, resolve_root
+from logfs.machine.storeplace import StorePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

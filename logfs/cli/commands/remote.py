@@ -12,7 +12,8 @@ from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate, locate_local
-from logfs.machine.disks import StorePlace, is_url
+from logfs.machine.disks import is_url
+from logfs.machine.storeplace import StorePlace
 
 
 @click.group()

@@ -44,7 +44,7 @@ from logfs.disk.remote.credentials import (
 from logfs.disk.remote.failures import FOREIGN, Failure, failure_of, reason_of
 from logfs.disk.remote.foreground import Notice, interruptibly
 from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
-from logfs.disk.remote.urls import StoreUrl, parse_store_url
+from logfs.disk.remote.urls import StoreUrl, parse_store_url, refuse_plain_token
 from logfs.disk.vfs import ReadableBuffer, check_size
 from logfs.errors import InvalidConfigError
 
@@ -69,6 +69,8 @@ _QUIET_S = 60
 _SPARE_S = 5
 """How long the memory of an upload is kept for the next one."""
 
+_SIGNING_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
+"""With these requests are signed; other credentials of Azure and those of Google are tokens."""
 _PAGE = 1000
 """Objects of one answer to a list."""
 _NEEDS_EXTRA = (
@@ -160,6 +162,8 @@ def _make(
     is_plain = endpoint is not None and endpoint.startswith("http://")
     if is_plain:
         options["allow_http"] = True
+    if place.scheme != "s3" and not any(environment.get(name) for name in _SIGNING_KEYS):
+        refuse_plain_token(endpoint)
     keywords: dict[str, Any] = {
         "prefix": place.prefix or None,
         "client_options": options,
@@ -174,7 +178,7 @@ def _make(
     if place.scheme == "az":
         return store.AzureStore(place.bucket, **keywords)
     assert credentials is not None
-    keywords |= _s3_keywords(settings, credentials, is_plain)
+    keywords |= _s3_keywords(settings, credentials, endpoint)
     return store.S3Store(place.bucket, **keywords)
 
 
@@ -191,27 +195,30 @@ def _endpoint_of(environment: Mapping[str, str]) -> str | None:
 
 
 def _s3_keywords(
-    settings: StoreSettings, credentials: Credentials, is_plain: bool
+    settings: StoreSettings, credentials: Credentials, endpoint: str | None
 ) -> dict[str, Any]:
     environment = settings.environment
     region = settings.region or environment.get("AWS_REGION")
     region = region or environment.get("AWS_DEFAULT_REGION") or credentials.region or "us-east-1"
     keywords: dict[str, Any] = {"region": region, "disable_bulk_delete": True}
-    if not is_plain:
+    if endpoint is None or not endpoint.startswith("http://"):
         keywords["unsigned_payload"] = True
     if credentials.may_change:
-        keywords["credential_provider"] = lambda: _given(credentials.current())
+        keywords["credential_provider"] = lambda: _given(credentials.current(), endpoint)
     elif (keys := credentials.current()) is not None:
         keywords["access_key_id"] = keys.access_key_id
         keywords["secret_access_key"] = keys.secret_access_key
         if keys.token is not None:
+            refuse_plain_token(endpoint)
             keywords["session_token"] = keys.token
     return keywords
 
 
-def _given(keys: Keys | None) -> dict[str, object]:
+def _given(keys: Keys | None, endpoint: str | None) -> dict[str, object]:
     """Return keys as the library takes them."""
     assert keys is not None
+    if keys.token is not None:
+        refuse_plain_token(endpoint)
     return {
         "access_key_id": keys.access_key_id,
         "secret_access_key": keys.secret_access_key,

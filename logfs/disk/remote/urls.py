@@ -1,7 +1,10 @@
 """The addresses of object stores: s3://BUCKET/PREFIX, gs://... and az://..."""
 
+import contextlib
+import ipaddress
 import re
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from logfs.errors import InvalidConfigError
 
@@ -64,3 +67,22 @@ def _no_address(url: str) -> InvalidConfigError:
 def is_store_url(text: str) -> bool:
     """Return whether a text is meant as the address of a store, not as a path."""
     return text.startswith(("s3://", "gs://", "az://"))
+
+
+def refuse_plain_token(endpoint: str | None) -> None:
+    """Refuse an endpoint to which a token would go that any machine on the way can read and use.
+
+    Raises:
+        InvalidConfigError: It is reached over plain HTTP, and is not this machine.
+    """
+    if endpoint is None or not endpoint.startswith("http://"):
+        return
+    host = urlsplit(endpoint).hostname or ""
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return
+    if host != "localhost":
+        raise InvalidConfigError(
+            f"endpoint={endpoint}: the credentials have a token, which is not sent over plain HTTP "
+            "except to this machine. Use https://, or keys without a token"
+        )

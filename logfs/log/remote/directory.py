@@ -21,10 +21,11 @@ from typing import NamedTuple
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
 from logfs.disk.generations import generation_of
+from logfs.disk.ownership import may_be_foreign
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import CachedBytes, OpenPart, OverlayDisk, RemotePart
-from logfs.disk.vfs import Disk, File, RootedDisk
+from logfs.disk.vfs import SMALL_FILE_BYTES, Disk, File, RootedDisk, check_size
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.names import REMOTE, REMOTE_HOME
 from logfs.log.remote.catalog import DirectoryCatalog
@@ -52,12 +53,18 @@ def read_remote_config(disk: Disk) -> RemoteConfig | None:
         OSError: The disk failed.
     """
     try:
-        data = disk.read(REMOTE)
+        file = disk.open(REMOTE)
     except FileNotFoundError:
         return None
     try:
-        text = data.decode()
-        return RemoteConfig.from_properties(parse_properties(text, source=REMOTE))
+        size, is_foreign = file.size(), may_be_foreign(file)
+        check_size(size, SMALL_FILE_BYTES, REMOTE)
+        data = file.pread(size, 0)
+    finally:
+        file.close()
+    try:
+        properties = parse_properties(data.decode(), source=REMOTE)
+        return RemoteConfig.from_properties(properties, is_foreign=is_foreign)
     except UnicodeDecodeError:
         raise InvalidConfigError(f"{REMOTE}: it is not UTF-8") from None
     except InvalidConfigError as error:
