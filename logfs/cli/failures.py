@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from logfs.cli.escapes import printable
+from logfs.cli.escapes import printable, without_login
 from logfs.errors import LogfsError
 
 FAILED = 1
@@ -106,7 +106,7 @@ def report(error: BaseException, *, debug: bool = False) -> int:
 
 def warn(text: str) -> None:
     """Print a line for the user to stderr."""
-    click.echo(f"logfs: {printable(text)}", err=True)
+    click.echo(f"logfs: {printable(without_login(text))}", err=True)
 
 
 def progress() -> Callable[[str], None] | None:

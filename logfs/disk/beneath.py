@@ -16,6 +16,8 @@ from types import TracebackType
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MODE = 0o664
+"""Of new files; with an umask of 0, too, only the owner and the group may write."""
 _KINDS = {
     stat.S_IFLNK: "a symbolic link, which is not followed inside a data directory",
     stat.S_IFIFO: "a FIFO",
@@ -98,7 +100,7 @@ def open_regular(directory: int, leaf: str, flags: int, path: str) -> int:
         OSError: ELOOP for a symbolic link, ENXIO for anything else that is no regular file.
     """
     try:
-        descriptor = os.open(leaf, flags | _FILE, 0o666, dir_fd=directory)
+        descriptor = os.open(leaf, flags | _FILE, _MODE, dir_fd=directory)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO}:
             check_kind(os.stat(leaf, dir_fd=directory, follow_symlinks=False), path)

@@ -23,6 +23,9 @@ from logfs.disk.vfs import (
     replace_file,
 )
 
+_MODE = 0o775
+"""Of new directories; with an umask of 0, too, only the owner and the group may write."""
+
 
 class PosixDisk:
     """The directory ``root`` of the operating system. See ``vfs.Disk`` for its promises."""
@@ -110,10 +113,10 @@ class PosixDisk:
     def make_directory(self, name: str) -> None:
         """See ``vfs.Disk``."""
         if not name:
-            os.mkdir(self._root)
+            os.mkdir(self._root, _MODE)
             return
         with Beneath(self._root, name) as (directory, leaf):
-            os.mkdir(leaf, dir_fd=directory)
+            os.mkdir(leaf, _MODE, dir_fd=directory)
 
     def rename(self, old: str, new: str) -> None:
         """See ``vfs.Disk``."""

@@ -201,7 +201,8 @@ def parse_bootstrap(text: str) -> tuple[list[Address], str]:
 def _parse_address(text: str) -> Address:
     found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:\s@]+)(?::(\d{1,5}))?", text.strip())
     if found is None or not 0 < int(found[2] or DEFAULT_PORT) < 1 << 16:
-        raise InvalidConfigError(f"{text!r}: expected a broker as HOST:PORT")
+        login = ". A login is given with -X or in a file" if "@" in text else ""
+        raise InvalidConfigError(f"{text!r}: expected a broker as HOST:PORT{login}")
     return Address(found[1].strip("[]"), int(found[2] or DEFAULT_PORT))
 
 

@@ -314,7 +314,7 @@ def fetch(
         LogfsError, OSError: It failed.
     """
     data = local_directory(data)
-    Path(data).mkdir(parents=True, exist_ok=True)
+    Path(data).mkdir(mode=0o755, parents=True, exist_ok=True)
     disk = bucket_disk(url)
     with owned_directory(data):
         transfer = DiskTransfer(disk, data, count=count)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.escapes import printable
+from logfs.cli.escapes import TerminalOutput, printable
 from logfs.errors import LogfsError
 from logfs.machine.disks import disk_of, is_url
 
@@ -154,7 +154,8 @@ def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> in
     from logfs.log.dumping.dump import dump_file
     from logfs.log.dumping.output import Findings, Streams
 
-    streams = Streams(sys.stdout.buffer, sys.stderr.buffer)
+    out = TerminalOutput(sys.stdout.buffer) if sys.stdout.isatty() else sys.stdout.buffer
+    streams = Streams(out, sys.stderr.buffer)
     findings = Findings()
     status = 0
     for path in named:

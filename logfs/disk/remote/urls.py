@@ -39,6 +39,11 @@ def parse_store_url(url: str) -> StoreUrl:
     found = re.fullmatch(_URL, url)
     if found is None:
         raise _no_address(url)
+    if "@" in found[2]:
+        raise InvalidConfigError(
+            f"{url}: the name of a bucket has no @; keys are taken from the "
+            "environment, or from the files of the store's own tools"
+        )
     prefix = (found[3] or "").strip("/")
     if "//" in prefix or {".", ".."} & set(prefix.split("/")):
         raise InvalidConfigError(f"{url}: a prefix has no empty parts, and none named . or ..")
@@ -59,8 +64,8 @@ def refuse_wrong_url(text: str) -> None:
 
 def _no_address(url: str) -> InvalidConfigError:
     return InvalidConfigError(
-        f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://…, az://… or "
-        "file:///DIRECTORY). The path of a directory with such a name begins with ./"
+        f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://…, "
+        "az://… or file:///DIRECTORY). The path of a directory with such a name begins with ./"
     )
 
 

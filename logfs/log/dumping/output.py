@@ -20,7 +20,7 @@ Source: Kafka DumpLogSegments.main, TimeIndexDumpErrors.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 MAX_INT32 = 2**31 - 1
 
@@ -134,11 +134,21 @@ def _reversed(found: Pairs) -> Pairs:
     return {path: pairs[::-1] for path, pairs in found.items()}
 
 
+class Writer(Protocol):
+    """What a dump needs of a binary stream."""
+
+    def write(self, data: bytes | memoryview, /) -> object:
+        """Write all of some bytes."""
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+
+
 class Streams(NamedTuple):
     """The output of a dump. ``out`` is buffered: flush it before an error is printed."""
 
-    out: BinaryIO
-    err: BinaryIO
+    out: Writer
+    err: Writer
 
     def print(self, line: str) -> None:
         """Print a line to ``out``."""
