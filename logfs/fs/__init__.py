@@ -3,6 +3,7 @@
 The order of the modules, lowest first. Each imports only modules of lines above its own:
 
     errnos, options                    errors as errnos; the text after ``-o``
+    suspects                           requests that may end each daemon
     hooks, kernelcache                 the C library beside libfuse; what the kernel has cached
     handover.descriptors, .journal     what outlives the daemon: descriptors and the state
     supervision, cpulatency            what systemd is told; processors that do not sleep

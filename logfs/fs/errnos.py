@@ -71,6 +71,10 @@ class NothingYetError(LogfsError):
     """There is nothing to read yet, and the file was opened with O_NONBLOCK."""
 
 
+class SuspectRequestError(LogfsError):
+    """A request may be what ends daemons; see ``suspects``."""
+
+
 class StoppedError(LogfsError):
     """The mount stops, so no request waits any longer."""
 
@@ -116,6 +120,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     NotIndexedYetError: errno.EAGAIN,
     InterruptedWaitError: errno.EINTR,
     NothingYetError: errno.EAGAIN,
+    SuspectRequestError: errno.EIO,
     StoppedError: errno.ENOTCONN,
     RefusedError: errno.EPERM,
     PermissionDeniedError: errno.EACCES,
@@ -149,6 +154,7 @@ _WORTH_A_LINE = (
     errors.UnsupportedFormatError,
     errors.QuotaExceededError,
     TooManyOpenFilesError,
+    SuspectRequestError,
 )
 """Errors that are logged too: the errno alone does not explain them."""
 

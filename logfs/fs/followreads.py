@@ -68,6 +68,7 @@ class _Reading(QueuedReader):
         read_now: Reads what is there; returns None if that takes an await.
 
     Attributes:
+        request: See above.
         woken: Set to have the handler look again.
         left: Data that was read and could not be sent; the handler returns it.
         is_answered: The reply has been sent.
@@ -76,8 +77,8 @@ class _Reading(QueuedReader):
     """
 
     __slots__ = (
-        *("_file", "_found", "_offset", "_early_replies", "_read_now", "_request", "_size"),
-        *("is_answered", "is_interrupted", "is_waiting", "left", "woken"),
+        *("_file", "_found", "_offset", "_early_replies", "_read_now", "_size"),
+        *("is_answered", "is_interrupted", "is_waiting", "left", "request", "woken"),
     )
 
     def __init__(
@@ -90,7 +91,7 @@ class _Reading(QueuedReader):
         read_now: ReadNow,
     ) -> None:
         super().__init__(_reader_of(file), file.log)
-        self._request = request
+        self.request = request
         self._file = file
         self._offset = offset
         self._size = size
@@ -106,7 +107,7 @@ class _Reading(QueuedReader):
     def wake(self) -> None:
         """Have the handler look again."""
         self.woken.set()
-        self._early_replies.add(self._request, self)
+        self._early_replies.add(self.request, self)
 
     def find(self) -> memoryview | None:
         """Return the data of the reply; None if it is left to the handler."""
@@ -160,6 +161,7 @@ class FollowReads:
         clock: The clocks.
         interrupts: Reports signals for programs that wait.
         early_replies: Replies to woken reads early.
+        note_waiting: Called with the number of a request that waits from now on.
 
     Attributes:
         interrupts: As above.
@@ -168,10 +170,15 @@ class FollowReads:
     """
 
     def __init__(
-        self, clock: Clock, interrupts: InterruptWatch, early_replies: EarlyReplies
+        self,
+        clock: Clock,
+        interrupts: InterruptWatch,
+        early_replies: EarlyReplies,
+        note_waiting: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.interrupts = interrupts
         self.early_replies = early_replies
+        self._note_waiting = note_waiting
         self._now_ms = clock.now_ms
         self.queues = ReaderQueues(clock.monotonic_s)
         self._polling: dict[int, _Polling] = {}
@@ -266,6 +273,7 @@ class FollowReads:
             limit_s = math.inf if self.interrupts.is_told else BLIND_WAIT_S
             reading.woken = trio.Event()
             self.queues.add(reading)
+            self._note_waiting(reading.request)
             reading.is_waiting = True
             try:
                 await reading.wait(min(left_s, limit_s))

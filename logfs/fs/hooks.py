@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.fs.permissions import FileAttributes
+from logfs.fs.suspects import SuspectTable
 from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
@@ -150,6 +151,7 @@ class Hooks:
         self._library = library
         _declare(library)
         _declare_serving(library)
+        self.suspects = SuspectTable(library)
         self._on_interrupt: object = None
         self._on_reply: object = None
 

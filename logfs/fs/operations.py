@@ -26,7 +26,7 @@ from pyfuse3 import (
 )
 
 from logfs.errors import LogfsError, NoSuchTopicError, ReadOnlyError
-from logfs.fs.accesslog import AccessLog
+from logfs.fs.accesslog import AccessLog, name_of_node
 from logfs.fs.cpulatency import CpuLatency
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import (
@@ -62,6 +62,7 @@ from logfs.fs.refusedoperations import RefusedOperations
 from logfs.fs.replies import RequestCounts, make_entry, make_statvfs, request_handler
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.storewaits import StoreWaits, interruptible
+from logfs.fs.suspects import SuspectRequests
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.topics import Creator, TopicChangeQueue, TopicChanges
 from logfs.fs.tree import Tree
@@ -97,6 +98,7 @@ class Operations(RefusedOperations):
         self.translator = Translator()
         self.request_counts = RequestCounts()
         self.access_log: AccessLog | None = None
+        self.suspects: SuspectRequests | None = None
         self._notes = RequestNotes()
         self._store = store
         self.tree = tree
@@ -115,7 +117,12 @@ class Operations(RefusedOperations):
         self.directories = HandleTable(self._restore_directory)
         self.interrupts = InterruptWatch(hooks)
         self.store_waits = StoreWaits(store.disk, self.interrupts)
-        self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
+        self.follow_reads = FollowReads(
+            clock,
+            self.interrupts,
+            EarlyReplies(hooks),
+            *(() if hooks is None else (hooks.suspects.note_waiting,)),
+        )
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
         self.lookups = Lookups(tree, self.inodes, self.index_wait, clock.now_ms)
@@ -177,6 +184,10 @@ class Operations(RefusedOperations):
         self.files.slots = Slots(words, journal)
         self.state_words = words
         self.files.writers.update(writers)
+        if self.hooks is not None and len(self.hooks.suspects):
+            self.suspects = SuspectRequests(
+                self.hooks.suspects, self.hooks.request, self._name_of_inode, self._name_of_handle
+            )
 
     async def care_for_inherited(self) -> None:
         """Do what is left to do for the nodes and open files of an earlier daemon; in pieces."""
@@ -495,6 +506,16 @@ class Operations(RefusedOperations):
         """Return the number of the request whose handler has just begun; 0 without hooks."""
         hooks = self.hooks
         return hooks.request() & ~RESENT if hooks is not None and hooks.is_active else 0
+
+    def _name_of_inode(self, inode: int) -> str:
+        try:
+            return name_of_node(self.inodes.node(inode)) or f"inode {inode}"
+        except LogfsError:
+            return f"inode {inode}"
+
+    def _name_of_handle(self, fh: int) -> str:
+        kept = self.journal.files.get(fh) or self.journal.directories.get(fh)
+        return f"open file {fh}" if kept is None else self._name_of_inode(kept.ino)
 
     def _restore_directory(self, number: int) -> DirectoryHandle:
         opened = self.journal.directories.get(number)

@@ -12,6 +12,7 @@ from logfs.fs.lookups import Lookups
 from logfs.fs.nodes import Node
 from logfs.fs.replies import RequestCounts, request_handler
 from logfs.fs.rules import refusal
+from logfs.fs.suspects import SuspectRequests
 from logfs.log.following.store import AnyStore
 
 
@@ -21,6 +22,7 @@ class RefusedOperations(pyfuse3.Operations):
     translator: Translator
     request_counts: RequestCounts
     access_log: AccessLog | None
+    suspects: SuspectRequests | None
     inodes: InodeTable[Node]
     lookups: Lookups
     _store: AnyStore

@@ -12,6 +12,7 @@ from logfs.fs.accesslog import AccessLog
 from logfs.fs.errnos import Translator
 from logfs.fs.nodes import Node
 from logfs.fs.permissions import FileAttributes
+from logfs.fs.suspects import SuspectRequests
 
 OPERATIONS: set[str] = set()
 """The names of all handlers."""
@@ -45,11 +46,13 @@ class RequestHandlers(Protocol):
         translator: Knows the errnos, and what to log.
         request_counts: The number of replies.
         access_log: Notes requests; None: none is kept.
+        suspects: Refuses requests that may end this daemon, too; None: there are none.
     """
 
     translator: Translator
     request_counts: RequestCounts
     access_log: AccessLog | None
+    suspects: SuspectRequests | None
 
 
 SelfT = TypeVar("SelfT", bound=RequestHandlers)
@@ -66,7 +69,10 @@ def request_handler(
 
     @functools.wraps(handler)
     async def answer(self: SelfT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        suspects, suspect = self.suspects, 0
         try:
+            if suspects is not None:
+                suspect = await suspects.begin(request, args)
             result = await handler(self, *args, **kwargs)
         except FUSEError as error:
             self.request_counts.failed[request, error.errno] += 1
@@ -79,6 +85,9 @@ def request_handler(
             if self.access_log is not None:
                 self.access_log.note_request(request, args, number)
             raise FUSEError(number) from None
+        finally:
+            if suspects is not None:
+                suspects.end(suspect)
         self.request_counts.done[request] += 1
         if self.access_log is not None:
             self.access_log.note_request(request, args, 0)

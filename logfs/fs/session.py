@@ -251,7 +251,8 @@ class Session:
             raise MountError(f"{self.point}: it is being reloaded already")
         self._is_starting = True
         try:
-            successor = Successor.start(again)
+            supervisor = self._supervisor
+            successor = Successor.start(again, (supervisor.holder, supervisor.descriptor))
             await successor.wait_until_warm()
         except (MountError, OSError) as error:
             logger.error(  # noqa: TRY400 - no traceback: it is no bug of this daemon

@@ -74,9 +74,7 @@ class Supervisor:
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
-        self._socket: socket.socket | None = None
-        if address is not None:
-            self._socket = _connect(address)
+        self._socket = None if address is None else _connect(address)
         self._watchdog_s = watchdog_s if self._socket is not None else None
         self.when_ready: Callable[[], None] | None = None
         self.terminal = ControllingTerminal()
@@ -103,9 +101,20 @@ class Supervisor:
         is_watched = period_us.isdecimal() and int(period_us) > 0 and pid in ("", str(os.getpid()))
         supervisor = cls(address, int(period_us) / 1e6 if is_watched else None)
         supervisor.predecessor = inherited(environment)
-        supervisor.holder = int(environment.pop(HOLDER, "0"))
+        supervisor._take_holder(environment.pop(HOLDER, ""))
         supervisor._is_systemd = _INVOCATION in environment
         return supervisor
+
+    def _take_holder(self, text: str) -> None:
+        pid, _, descriptor = text.partition(":")
+        if descriptor:
+            self.holder, self._socket = int(pid), socket.socket(fileno=int(descriptor))
+            self._socket.set_inheritable(False)
+
+    @property
+    def descriptor(self) -> int | None:
+        """The descriptor to which messages to a holder go; None without a holder."""
+        return self._socket.fileno() if self.holder and self._socket is not None else None
 
     def __enter__(self) -> Self:
         """Start, in the thread that will run the loop."""

@@ -3,13 +3,16 @@
 It is for mounts that systemd does not run. It starts the daemon, and starts it again when it has
 crashed or ended with ``HANDED_OVER``. It speaks the part of systemd's protocol that
 ``logfs.fs.supervision`` describes: the daemon sends it the descriptors to keep, and gets them back
-when it starts again. The holder never uses the mount, so it never waits for it.
+when it starts again. The messages come through a pair of sockets that the daemon inherits, so no
+other process can send any. The holder never uses the mount, so it never waits for it.
 
     SIGTERM, SIGINT             the daemon stops, the mount ends, and so does the holder
     SIGHUP, SIGUSR1, SIGUSR2    are passed on to the daemon
 
-After ``STARTS`` starts within ``PERIOD_S`` the holder gives up and closes the descriptors: programs
-get ENOTCONN, as without a holder. A daemon whose mount was taken away is not started again.
+The holder goes on however often daemons end that have served. The pause before a start grows with
+the number of starts in the last minute. After ``STARTS`` starts in a row of daemons that never
+served, it gives up and closes the descriptors: programs get ENOTCONN, as without a holder. It says
+so in syslog and in the log file. A daemon whose mount was taken away is not started again.
 
 Source: sd_notify(3), systemd.service(5): FileDescriptorStoreMax=, Restart=, StartLimitBurst=.
 """
@@ -27,20 +30,26 @@ import sys
 import syslog
 import time
 from collections.abc import Callable, Sequence
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 logger = logging.getLogger("logfs.holder")
 
 HOLDER = "LOGFS_HOLDER"
-"""The variable that tells a daemon the process id of its holder."""
+"""The variable that tells a daemon the process id of its holder and, after a colon, the number of
+the descriptor to which messages to it go."""
 HANDED_OVER = 75
 """The exit status of a daemon that expects to be started again (EX_TEMPFAIL)."""
 STARTS = 10
-PERIOD_S = 300.0
 RESTART_S = 0.1
 """The pause before a start after a crash; doubled for each daemon in a row that never served."""
 MAX_RESTART_S = 5.0
+_PERIOD_S = 60.0
+_MORE_S = 0.02
+"""How much longer it is for each start in the last period."""
 
+_LOG_FILE = "--log-file="
+_TIME = "%Y-%m-%d %H:%M:%S%z"
 _FIRST = 3
 _MAX_KEPT = 4
 _MESSAGE_BYTES = 4096
@@ -70,11 +79,9 @@ class DaemonHolder:
         self._is_ending = False
         self._starts: list[float] = []
         self._unready = 0
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket, self._daemons = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._socket.bind("")  # any free abstract name
         self._socket.setblocking(False)
-        self._address = "@" + self._socket.getsockname()[1:].decode()
         self._waker, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
@@ -105,7 +112,7 @@ class DaemonHolder:
     def _decide(self, status: int) -> float | None:
         """Return how long to wait before the next start; None if there is none."""
         now_s = time.monotonic()
-        self._starts = [at_s for at_s in self._starts if now_s - at_s < PERIOD_S]
+        self._starts = [at_s for at_s in self._starts if now_s - at_s < _PERIOD_S]
         what = f"signal {-status}" if status < 0 else f"status {status}"
         if self._is_stopping and self._kept and status and not self._is_ending:
             self._is_ending = True  # the next daemon ends the mount
@@ -115,16 +122,17 @@ class DaemonHolder:
         if not self._kept or self._is_mount_gone():
             logger.warning("the daemon ended with %s, and its mount has ended", what)
             return None
-        if len(self._starts) >= STARTS:
+        if self._unready >= STARTS:
             logger.error(
-                "the daemon ended with %s, %d times in %.0f s: its mount is given up; programs get "
-                "errors until logfs is mounted again", what, len(self._starts), PERIOD_S
+                "the daemon ended with %s, and so did %d in a row before they served the mount. It "
+                "is given up: programs get errors until logfs is mounted again", what, self._unready
             )  # fmt: skip
             return None
         if status == HANDED_OVER:
             return 0.0
         logger.warning("the daemon ended with %s; starting it again, the mount waits", what)
-        return min(RESTART_S * 2.0 ** (self._unready - 1), MAX_RESTART_S)
+        unready_s = RESTART_S * 2.0 ** max(self._unready - 1, 0)
+        return min(unready_s + _MORE_S * len(self._starts), MAX_RESTART_S)
 
     def _is_mount_gone(self) -> bool:
         poller = select.poll()
@@ -153,15 +161,17 @@ class DaemonHolder:
     def _become_daemon(self) -> None:
         for reset in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
             signal.signal(reset, signal.SIG_DFL)
-        environment = {**os.environ, "NOTIFY_SOCKET": self._address, HOLDER: str(os.getppid())}
-        environment.pop("WATCHDOG_USEC", None)
+        environment = dict(os.environ)
+        for name in ("WATCHDOG_USEC", "NOTIFY_SOCKET"):
+            environment.pop(name, None)
         # First away from the numbers that they are to get.
-        spare = _FIRST + len(self._kept)
-        moved = [_duplicate(descriptor, spare) for descriptor in self._kept.values()]
+        given = [*self._kept.values(), self._daemons.fileno()]
+        moved = [_duplicate(descriptor, _FIRST + len(given)) for descriptor in given]
         for number, descriptor in enumerate(moved):
             os.dup2(descriptor, _FIRST + number)
+        environment[HOLDER] = f"{os.getppid()}:{_FIRST + len(self._kept)}"
         environment["LISTEN_PID"] = str(os.getpid())
-        environment["LISTEN_FDS"] = str(len(moved))
+        environment["LISTEN_FDS"] = str(len(self._kept))
         environment["LISTEN_FDNAMES"] = ":".join(self._kept)
         try:
             os.execvpe(self._command[0], self._command, environment)
@@ -255,12 +265,24 @@ class _SyslogHandler(logging.Handler):
         syslog.syslog(syslog.LOG_ERR if is_error else syslog.LOG_WARNING, record.getMessage())
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run ``holder READY_DESCRIPTOR COMMAND...``; the holder of the descriptor waits for a byte.
+def _log_to(path: str) -> None:
+    """Write messages into a file as well, which may be rotated."""
+    handler = WatchedFileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", _TIME))
+    logger.addHandler(handler)
 
-    -1: nothing waits for the mount to answer, and messages go to stderr.
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``holder READY_DESCRIPTOR [--log-file=FILE] COMMAND...``.
+
+    Args:
+        arguments: The descriptor to which a byte is written when the mount answers (-1: nothing
+            waits for it, and messages go to stderr), the log file, and the daemon.
     """
-    waiting = int(arguments[0])
+    waiting, command = int(arguments[0]), arguments[1:]
+    if command[0].startswith(_LOG_FILE):
+        _log_to(command[0].removeprefix(_LOG_FILE))
+        command = command[1:]
     if waiting >= 0:
         os.set_inheritable(waiting, False)
         syslog.openlog("logfs", syslog.LOG_PID, syslog.LOG_DAEMON)
@@ -276,7 +298,7 @@ def main(arguments: Sequence[str]) -> int:
             os.write(waiting, b"+")
         os.close(waiting)
 
-    return DaemonHolder(arguments[1:], ready).run()
+    return DaemonHolder(command, ready).run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.fs.accesslog import AccessLog
 from logfs.fs.errnos import ERRNOS, StaleError, Translator, errno_of
 from logfs.fs.replies import RequestCounts, request_handler
+from logfs.fs.suspects import SuspectRequests
 
 
 def every_error(base: type[LogfsError]) -> set[type[LogfsError]]:
@@ -59,6 +60,7 @@ class Handlers:
         self.translator = Translator()
         self.request_counts = RequestCounts()
         self.access_log: AccessLog | None = None
+        self.suspects: SuspectRequests | None = None
 
     @request_handler
     async def fails(self, error: Exception) -> int:

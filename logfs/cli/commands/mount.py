@@ -316,7 +316,7 @@ def serve_in_background(
         if not is_url(request.data):  # a fork must not come after a request to a store
             check(request)
         _check_data(request)
-        run_held(command)
+        run_held(command, log.file)
     again = list(command), dict(os.environ)
     serve(request, ready=ready_of_held(), log=log, again=again)
 

@@ -33,16 +33,19 @@ def ready_of_held() -> Callable[[], None]:
     return lambda: _replace(1, 2)
 
 
-def run_held(command: Sequence[str]) -> NoReturn:
+def run_held(command: Sequence[str], log_file: str | None) -> NoReturn:
     """Run a daemon in the background, with a holder; return when it is ready.
 
     Args:
         command: Its program and arguments; they must not depend on the working directory.
+        log_file: Where the holder writes messages, an absolute path; None: to syslog only.
     """
     waiting = leave_terminal().descriptor
     os.set_inheritable(waiting, True)
     os.environ[_HELD] = "1"
-    holder = [sys.executable, "-m", "logfs.machine.holder", str(waiting), *command]
+    holder = [sys.executable, "-m", "logfs.machine.holder", str(waiting)]
+    holder += [] if log_file is None else [f"--log-file={log_file}"]
+    holder += command
     os.execv(sys.executable, holder)
 
 

@@ -30,6 +30,7 @@ import trio
 
 from logfs.errors import MountError
 from logfs.fs.handover.descriptors import Inherited
+from logfs.machine.holder import HOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +85,11 @@ class Successor:
         self._errors = errors
 
     @classmethod
-    def start(cls, again: Again) -> Self:
+    def start(cls, again: Again, holder: tuple[int, int | None] = (0, None)) -> Self:
         """Start its launcher.
+
+        Args:
+            holder: The process that keeps the mount, and the descriptor for messages to it.
 
         Raises:
             OSError: The launcher cannot be started.
@@ -96,6 +100,11 @@ class Successor:
         # It has to handle a stop when it can end the mount: see ``logfs.fs.mount``.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         stderr = os.dup(2)
+        passed = [its.fileno(), stderr]
+        pid, messages = holder
+        if messages is not None:
+            passed.append(messages)
+            environment[HOLDER] = f"{pid}:{messages}"
         try:
             environment[_VARIABLE] = f"{its.fileno()}:{stderr}"
             launcher = subprocess.Popen(
@@ -103,7 +112,7 @@ class Successor:
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 env=environment,
-                pass_fds=(its.fileno(), stderr),
+                pass_fds=passed,
             )
         except OSError:
             ours.close()

@@ -168,6 +168,8 @@ static enum answered read_file(const struct request_header *header, size_t size)
 
 enum answered answering_try(
     const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
+    if (header->unique & REQUEST_RESENT)
+        return LEFT; /* Python asks whether it has ended the daemons before */
     switch (header->opcode) {
     case FUSE_OPCODE_OPEN:
         return opening_open(header, size) ? ANSWERED : LEFT;

@@ -440,6 +440,18 @@ void handover_begin_request(const struct request_header *header, size_t size, un
         last_poll_handle = poll->poll_handle;
     if (state != NULL)
         words[STATE_WORD_CURRENT] = slot;
+    suspects_note_begun(header->unique);
+}
+
+void handover_hold(uint64_t *held) {
+    held[0] = last_poll_handle;
+    held[1] = state == NULL ? 0 : words[STATE_WORD_CURRENT];
+}
+
+void handover_resume(const uint64_t *held) {
+    last_poll_handle = held[0];
+    if (state != NULL)
+        words[STATE_WORD_CURRENT] = held[1];
 }
 
 void handover_note_idle(void) {
@@ -454,6 +466,7 @@ void handover_note_reply(uint64_t unique, int is_counted) {
     int place;
     struct kept *kept;
 
+    suspects_note_ended(unique);
     pthread_mutex_lock(&mutex);
     if (is_counted)
         in_flight--;
@@ -547,5 +560,7 @@ int handover_end_replay(int session_fd) {
         return -1;
     words[STATE_WORD_ADOPTIONS]++;
     words[STATE_WORD_CURRENT] = 0;
+    suspects_begin((uint64_t *)(state + STATE_SUSPECTS_AT), words[STATE_WORD_ADOPTIONS],
+                   words[STATE_WORD_PLANNED] != 0);
     return 0;
 }

@@ -7,6 +7,7 @@
        1024      the INIT request of the connection, up to STATE_INIT_BYTES
        1536      the reply to it, up to STATE_REPLY_BYTES
        4096      STATE_SLOTS slots of SLOT_WORDS words: the WRITE requests in flight, see enum slot_word
+       520 KiB   two tables of requests that were under way: see suspects.h
        640 KiB   STATE_OPENED files that were opened without Python, of OPENED_WORDS words each, see
                  enum opened_word
        1 MiB     the journal, two halves of STATE_JOURNAL_BYTES each: see handover/journal.py
@@ -28,6 +29,7 @@
 #include <sys/uio.h>
 
 #include "requests.h"
+#include "suspects.h"
 
 #define STATE_MAGIC 0x31484f53464c474full
 #define STATE_VERSION 2
@@ -38,6 +40,7 @@
 #define STATE_SLOTS_AT 4096
 #define STATE_SLOTS 4096
 #define SLOT_WORDS 16
+#define STATE_SUSPECTS_AT (520ull << 10)
 #define STATE_OPENED_AT (640ull << 10)
 #define STATE_OPENED 12288
 #define OPENED_WORDS 4
@@ -91,7 +94,8 @@ enum slot_stage { SLOT_READ, SLOT_BEGUN, SLOT_DONE, SLOT_SETTLED };
 
 enum opened_word { OPENED_FH, OPENED_NODE, OPENED_FLAGS, OPENED_USER }; /* OPENED_FH: 0: free */
 
-_Static_assert(STATE_SLOTS_AT + STATE_SLOTS * SLOT_WORDS * 8 <= STATE_OPENED_AT, "the slots fit");
+_Static_assert(STATE_SLOTS_AT + STATE_SLOTS * SLOT_WORDS * 8 <= STATE_SUSPECTS_AT, "the slots fit");
+_Static_assert(STATE_SUSPECTS_AT + 2 * SUSPECTS * 8 <= STATE_OPENED_AT, "the suspects fit");
 _Static_assert(STATE_OPENED_AT + STATE_OPENED * OPENED_WORDS * 8 <= STATE_JOURNAL_AT, "these, too");
 
 /* --- For Python; the thread of the event loop only ---------------------------------------------- */
@@ -139,6 +143,10 @@ unsigned handover_note_read(const struct request_header *header, size_t size);
 
 /* A request that has been read, and has that slot, goes to Python. */
 void handover_begin_request(const struct request_header *header, size_t size, unsigned slot);
+
+/* What is known of the request that went to Python last, in two words; have it be the last one again. */
+void handover_hold(uint64_t *held);
+void handover_resume(const uint64_t *held);
 
 /* The words of a slot, by the number that handover_note_read has returned; NULL for 0. */
 uint64_t *handover_slot(unsigned slot);

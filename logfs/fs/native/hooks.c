@@ -100,6 +100,21 @@ uint32_t logfs_request_thread(void) { return last_thread; }
 
 uint32_t logfs_listing_room(void) { return listing_room; }
 
+void logfs_hold(uint64_t *words) {
+    words[0] = last_request;
+    words[1] = last_thread;
+    words[2] = listing_room;
+    handover_hold(words + 3);
+}
+
+void logfs_resume(const uint64_t *words) {
+    last_request = words[0];
+    last_thread = (uint32_t)words[1];
+    listing_room = (uint32_t)words[2];
+    last_buffer.begin = NULL;
+    handover_resume(words + 3);
+}
+
 void logfs_on_interrupt(void (*interrupted)(uint64_t)) { on_interrupt = interrupted; }
 
 void logfs_drop_buffer(void) {

@@ -72,6 +72,12 @@ uint32_t logfs_request_thread(void);
 /* The bytes that a reply to that request may have, if it lists a directory; else 0. */
 uint32_t logfs_listing_room(void);
 
+/* What is known of that request, in HELD_WORDS words, for a handler that has to await before it does
+   anything; and have it be the one that was read last again. */
+#define HELD_WORDS 5
+void logfs_hold(uint64_t *words);
+void logfs_resume(const uint64_t *words);
+
 /* Free the memory of the buffer of that request, except its first page. pyfuse3 keeps a buffer of a
    MiB for every running request, and an earlier request may have filled it. For a small request
    that may wait long, wherever logfs_request() may be called. */
