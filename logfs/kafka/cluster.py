@@ -11,6 +11,7 @@ ClusterUnreachableError or a BrokerError that is retriable; the caller waits as 
 asks again.
 """
 
+import logging
 import random
 import threading
 import time
@@ -27,9 +28,12 @@ from kafka.protocol.consumer.offsets import (
 )
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
-from logfs.errors import ClusterRefusedError, ClusterUnreachableError
+from logfs.errors import ClusterRefusedError, ClusterUnreachableError, IllegalTopicNameError
 from logfs.kafka.settings import Address, ClientSettings
 from logfs.kafka.wire import Connection, Message, check, error_of
+from logfs.log.reading.address import parse_topic_name
+
+logger = logging.getLogger(__name__)
 
 NO_LEADER = -1
 NO_ID = UUID(int=0)
@@ -113,6 +117,7 @@ class Cluster:
         self._bootstrap = list(bootstrap)
         self._lock = threading.Lock()
         self._connections: dict[Address, Connection] = {}
+        self._has_told = False
         self._clock_s = clock_s
         self._refusals: dict[Address, tuple[str, float]] = {}
 
@@ -324,7 +329,20 @@ class Cluster:
         answer = self._call(address, request, MetadataResponse, 12)
         self.brokers = {row.node_id: Address(row.host, row.port) for row in answer.brokers}
         self.cluster_id = answer.cluster_id or ""
-        return {topic.name: topic for topic in map(_topic_of, answer.topics) if topic.name}
+        return {row.name: _topic_of(row) for row in answer.topics if self._is_topic(row.name)}
+
+    def _is_topic(self, name: str | None) -> bool:
+        """Whether a topic can have this name; the log says it of one that cannot."""
+        if not name:
+            return False
+        try:
+            parse_topic_name(name)
+        except IllegalTopicNameError as error:
+            if not self._has_told:
+                logger.warning("the cluster names a topic that is left out: %s", error)
+            self._has_told = True
+            return False
+        return True
 
     def _call(
         self, address: Address, request: Message, response: Message, newest: int | None

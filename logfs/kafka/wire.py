@@ -36,6 +36,8 @@ UNSUPPORTED_VERSION = 35
 SASL_AUTHENTICATION_FAILED = 58
 Message: TypeAlias = Any
 """A class of ``kafka.protocol``, which are made at run time, or an object of one."""
+_MOST_DECODED_BYTES = 16 << 20
+"""Of an answer of which objects are made: they take ten times as much memory."""
 _LENGTH = struct.Struct(">i")
 _FIRST_BUFFER_BYTES = 1 << 20
 _NOT_AN_ANSWER = (
@@ -117,8 +119,11 @@ class Connection:
         self._socket.sendall(request.encode(framed=True, header=True))
         self._under_way.append(self._number)
 
-    def receive(self) -> memoryview:
+    def receive(self, most: int | None = None) -> memoryview:
         """Return the next answer with its header, valid until the next call.
+
+        Args:
+            most: The most bytes that are believed; None: ``receive.message.max.bytes``.
 
         Raises:
             OSError: The connection is lost, or what comes is no answer.
@@ -127,6 +132,7 @@ class Connection:
         self._fill(head)
         (size,) = _LENGTH.unpack(self._head)
         limit = self._settings.receive_message_max_bytes
+        limit = limit if most is None else min(limit, most)
         if not 4 <= size <= limit:
             raise OSError(
                 errno.EPROTO,
@@ -152,7 +158,7 @@ class Connection:
         """
         version = self.version(type(request), newest)
         self.send(request, version)
-        return decode(self.receive(), response, version)
+        return decode(self.receive(_MOST_DECODED_BYTES), response, version)
 
     def close(self) -> None:
         """Close it; a thread that waits in ``receive`` gets an OSError."""

@@ -151,6 +151,7 @@ class FakeBroker:
         replica: Another broker with the same partitions, node 2.
         prefers: How many more answers name the replica to clients with a rack.
         fetches: How many requests for records it has had.
+        others: Names of more topics, which have no partitions.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class FakeBroker:
         self.replica: FakeBroker | None = None
         self.prefers = 0
         self.fetches = 0
+        self.others: tuple[str, ...] = ()
         self._clients: set[socket.socket] = set()
         self._producers = 0
         self._handlers = {
@@ -295,11 +297,12 @@ class FakeBroker:
             topics=[
                 topic(
                     error_code=0,
-                    name=self.topic,
+                    name=name,
                     topic_id=self.topic_id,
                     is_internal=False,
-                    partitions=rows,
+                    partitions=rows if name == self.topic else [],
                 )
+                for name in (self.topic, *self.others)
             ],
         )
 

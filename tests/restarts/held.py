@@ -35,6 +35,10 @@ hooks.load()
 hooks.loaded().without_resend()
 """
 """A change of the daemon: it works as on a kernel that does not send requests again."""
+_NO_SUSPECTS = """\
+from logfs.fs.suspects import SuspectTable
+SuspectTable.__len__ = lambda self: 0
+"""
 _SERVES = " is mounted\n"
 _BORING = re.compile(r" INFO (loaded |\S+: recovered, )")
 """Lines for each partition."""
@@ -51,6 +55,8 @@ class HeldMount:
         changes: Python that the program runs before the rest of logfs.
         user: The user that mounts, by number; None for the user that runs the test.
         data: The data directory; None for one in ``directory``.
+        suspects: Whether a request is refused that was under way when two daemons ended; most tests
+            end daemons more often than that within one request.
 
     Attributes:
         data: The data directory.
@@ -65,6 +71,7 @@ class HeldMount:
         changes: str = "",
         user: int | None = None,
         data: Path | None = None,
+        suspects: bool = False,
     ) -> None:
         self.data, self.point = data or directory / "data", directory / "mnt"
         for path in (self.data, self.point):
@@ -74,6 +81,7 @@ class HeldMount:
         self._log = directory / "log"
         self._program = directory / "logfs"
         self._before = changes if resends else WITHOUT_RESEND + changes
+        self._before += "" if suspects else _NO_SUSPECTS
         self._user = user
         self.options = options
         self._holder: subprocess.Popen[bytes] | None = None

@@ -46,7 +46,7 @@ ATTEMPTS = {
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_a_request_that_ends_each_daemon_is_refused_by_the_third(tmp_path: Path, name: str) -> None:
-    with HeldMount(tmp_path, "-o", "no_native", changes=DIES) as mount:
+    with HeldMount(tmp_path, "-o", "no_native", changes=DIES, suspects=True) as mount:
         for topic in (f"bad-{name}", "good"):
             (mount.point / topic).mkdir()
         with (mount.point / "good" / "0").open("ab") as file:
