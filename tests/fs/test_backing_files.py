@@ -13,6 +13,16 @@ from tests.fs.world import World
 _LINE = b"x" * 99 + b"\n"
 
 
+class NoSuspects:
+    """No request was under way when a daemon ended."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def note_waiting(self, number: int) -> None:
+        pass
+
+
 class FakeKernel:
     """The hooks over a kernel that keeps backing files, or refuses to.
 
@@ -32,6 +42,7 @@ class FakeKernel:
     serving_lookups = 0
     serving_releases = 0
     reading_waiting = 0
+    suspects = NoSuspects()
 
     def __init__(self) -> None:
         self.is_active = True
