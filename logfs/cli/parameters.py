@@ -1,13 +1,12 @@
 """What several commands take on the command line."""
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from logfs.cli.terminal import quantities
+from logfs.config.amounts import setting_in_units
 from logfs.types import IsolationLevel, View
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -109,17 +108,8 @@ def _take_apart(
         key, equals, value = (part.strip() for part in text.partition("="))
         if not key or not equals:
             raise click.BadParameter(f"{text!r}: expected KEY=VALUE, as retention.ms=7d")
-        pairs.append((key, _in_units(key, value)))
+        pairs.append((key, setting_in_units(key, value)))
     return pairs
-
-
-def _in_units(key: str, value: str) -> str:
-    """Return a time or a size that has a unit as in Kafka's settings: in ms, or in bytes."""
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?[A-Za-z]+", value):
-        return value
-    if key.endswith(".ms"):
-        return str(round(quantities.duration(value) * 1000))
-    return str(round(quantities.size(value))) if key.endswith(".bytes") else value
 
 
 def header_option(meaning: str) -> Callable[[Command], Command]:

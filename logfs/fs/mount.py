@@ -465,6 +465,9 @@ async def _handle_signals(
 ) -> None:
     scope = nursery.cancel_scope
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    for other in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        # When they are handled no more, this daemon is ending: another one must not kill it.
+        signal.signal(other, signal.SIG_IGN)
     with trio.open_signal_receiver(*stops) as signals:
         if session.is_stop_wanted:  # it came before they were handled
             signal.raise_signal(signal.SIGTERM)

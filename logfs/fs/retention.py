@@ -36,6 +36,7 @@ from logfs.log.directoryretention import (
     usage,
 )
 from logfs.log.following.store import AnyStore
+from logfs.log.partition import PartitionLog
 from logfs.log.retention import Deletion, apply_retention
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
@@ -166,9 +167,7 @@ class Retention:
         if log.offline is not None or log.is_deleted:
             return None
         try:
-            deletion = await partition.executor.sync(
-                apply_retention, log.writable, self._clock.now_ms()
-            )
+            deletion = await partition.executor.sync(self._apply, log.writable)
         except DeletedError:
             return None  # with its topic, meanwhile
         except (LogfsError, OSError) as error:
@@ -186,6 +185,10 @@ class Retention:
                 "all after it, until then",
             )
         return deletion
+
+    def _apply(self, log: PartitionLog) -> Deletion:
+        # The clock after the wait for a thread: a record of meanwhile is not of the future.
+        return apply_retention(log, self._clock.now_ms())
 
     def _partitions(self, topic: str) -> list[MountedPartition]:
         try:

@@ -52,6 +52,12 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
         mountpoints.take_away(point)
     except MountError as error:
         raise _in_use(found, error) from error
+    others = sorted(m.point for m in mountpoints.present_mounts() if m.device == found.device)
+    if others:
+        raise MountError(
+            f"{point}: unmounted, but the daemon goes on: mount --bind has mounted it at "
+            f"{' and '.join(others)}, too. 'umount {others[0]}' ends that"
+        )
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
     while pid is not None and _has_note(data) and Path(f"/proc/{pid}").exists():
         if time.monotonic() > deadline_s:

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Mapping
 
 from logfs.config import TOPIC_KEYS
+from logfs.config.amounts import setting_in_units
 from logfs.disk.remote.overlay import local_part
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
@@ -94,7 +95,7 @@ def change_attribute(
         raise RefusedError(f"{name!r} can only be read")
     try:
         key = _key(name)
-        text = None if value is None else value.decode()
+        text = None if value is None else setting_in_units(key, value.decode())
     except (NoSuchAttributeError, UnicodeDecodeError):
         raise InvalidConfigError(f"{name!r}={value!r} is not text") from None
     if text is None and key not in store.topic_properties(node.name):

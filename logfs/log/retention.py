@@ -57,6 +57,10 @@ class SegmentFacts(NamedTuple):
     latest: int
 
 
+_TOLERANCE_MS = 1000
+"""How far the clock of a writer may be ahead without a word."""
+
+
 class RetentionPlan(NamedTuple):
     """The rule for each segment to delete, and the one that a timestamp in the future keeps."""
 
@@ -113,7 +117,8 @@ def plan_retention(
         latest = segments[len(rules)].latest
         latest = modified_ms(len(rules)) if latest < 0 else latest
         if now_ms - latest <= config.retention_ms:
-            return RetentionPlan(tuple(rules), len(rules) if latest > now_ms else None)
+            is_future = latest > now_ms + _TOLERANCE_MS
+            return RetentionPlan(tuple(rules), len(rules) if is_future else None)
         rules.append(Rule.TIME)
     return RetentionPlan(tuple(rules))
 

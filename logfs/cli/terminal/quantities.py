@@ -8,9 +8,8 @@ import re
 
 import click
 
-_NUMBER = r"(?a)([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([A-Za-z]*)"
-_PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
+from logfs.config.amounts import NUMBER, PREFIXES, bytes_of, seconds_of
+
 _MOST = 1e18
 """An exabyte, and more seconds than anything lasts: beyond is a typing mistake."""
 _UNITS = (("y", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60))
@@ -18,7 +17,7 @@ _UNITS = (("y", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60))
 
 def size(text: str) -> float:
     """Read bytes: ``1048576``, ``1MiB`` and ``1M`` (1024 each), ``1MB`` (1000 each)."""
-    found = _size(text)
+    found = bytes_of(text)
     if found is None:
         raise click.BadParameter(f"{text!r}: expected a size as 500, 64KiB or 1.5GB")
     return _bounded(found, text)
@@ -26,10 +25,10 @@ def size(text: str) -> float:
 
 def duration(text: str) -> float:
     """Read seconds: ``90s``, ``15m``, ``1h``, ``7d``."""
-    match = re.fullmatch(_NUMBER, text.strip())
-    if match is None or match[2] not in _SECONDS:
+    found = seconds_of(text)
+    if found is None:
         raise click.BadParameter(f"{text!r}: expected a duration as 90s, 15m, 1h or 7d")
-    return _bounded(float(match[1]) * _SECONDS[match[2]], text)
+    return _bounded(found, text)
 
 
 def count(text: str) -> float:
@@ -46,7 +45,7 @@ def rate(text: str) -> tuple[float, bool]:
     records = _count(amount)
     if records is not None:
         return _bounded(records, text), False
-    found = _size(amount)
+    found = bytes_of(amount)
     if found is None:
         raise click.BadParameter(f"{text!r}: expected records as 5000/s, or bytes as 10MB/s")
     return _bounded(found, text), True
@@ -74,19 +73,7 @@ def _bounded(amount: float, text: str) -> float:
 
 
 def _count(text: str) -> float | None:
-    match = re.fullmatch(_NUMBER, text.strip())
-    if match is None or match[2].lower() not in _PREFIXES:
+    match = re.fullmatch(NUMBER, text.strip())
+    if match is None or match[2].lower() not in PREFIXES:
         return None
-    return float(match[1]) * 1000.0 ** _PREFIXES[match[2].lower()]
-
-
-def _size(text: str) -> float | None:
-    match = re.fullmatch(_NUMBER, text.strip())
-    if match is None:
-        return None
-    unit = match[2].lower()
-    prefix = unit.removesuffix("b").removesuffix("i")
-    if prefix not in _PREFIXES or unit not in (prefix, f"{prefix}b", f"{prefix}ib") or unit == "ib":
-        return None
-    base = 1000.0 if unit == f"{prefix}b" else 1024.0  # 64K is what du and ls mean by it
-    return float(match[1]) * base ** _PREFIXES[prefix]
+    return float(match[1]) * 1000.0 ** PREFIXES[match[2].lower()]

@@ -75,6 +75,7 @@ static int patch_id; /* the number for the reply that is being sent, where bytes
 #define AWAKE_NS 50000
 #define PATIENCE_NS 200000
 #define LONGEST_NS 1000000
+#define STOPPED_NS 2000000
 
 typedef int give_io_function(struct fuse_session *, const struct fuse_custom_io *, int);
 
@@ -289,7 +290,10 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
 
     (void)userdata;
     if (got == 0) {
-        /* If stopped, they stay in the kernel, for the successor. */
+        /* If stopped, they stay in the kernel, for the successor. The loop finds the descriptor
+           readable all the time until the last reply: it must not take a processor for that. */
+        if (handover_is_stopped())
+            nanosleep(&(struct timespec){.tv_nsec = STOPPED_NS}, NULL);
         if (handover_is_stopped() || serving_is_reading()) {
             errno = EINTR;
             return -1;

@@ -289,7 +289,17 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
         match = re.fullmatch(pattern, text)
         if match is not None:
             return parse(match, time_zone)
-    raise _refusal(text, f"not a point in a log; {_POINTS}")
+    raise _refusal(text, f"not a point in a log; {_meant_by(text)}{_POINTS}")
+
+
+def _meant_by(text: str) -> str:
+    """Return what to write instead, as far as a text can be guessed; "" if it cannot."""
+    ago = re.fullmatch(_AGO, text.strip().lower())
+    if ago is not None:
+        return f"did you mean -{ago[1]}{ago[2]}? "
+    if text.strip().lower() in _DAYS:
+        return "write the date, as 2026-11-20, or a duration back from now, as -1d; "
+    return ""
 
 
 def parse_topic_name(name: str) -> str:
@@ -463,6 +473,8 @@ _UNITS_MS = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+_AGO = r"-?([0-9]+) *([smhdw])(?:ec|in|our|ay|eek|econd|inute)?s?(?: *ago)?"
+_DAYS = frozenset({"today", "yesterday", "tomorrow", "midnight", "noon"})
 _WORDS: dict[str, Point] = {"now": Now(), "earliest": Earliest(), "latest": Latest()}
 # [0-9] and not \d, which also takes the digits of other scripts.
 _FORMS: tuple[tuple[str, Callable[[re.Match[str], tzinfo], Point]], ...] = (
