@@ -58,6 +58,14 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or say which one may be meant."""
+        if args[0] == "help":  # as git and others have it
+            if len(args) == 1:
+                click.echo(ctx.get_help())
+                ctx.exit()
+            args = [*args[1:], "--help"]
+        elif args[0] == "version":
+            click.echo(f"logfs {__version__}")
+            ctx.exit()
         if args[0] in COMMANDS or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
         from difflib import get_close_matches

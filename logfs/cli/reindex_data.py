@@ -27,12 +27,15 @@ def reindex_data(
     worker: Any,  # noqa: ANN401 - a Spark session is not typed here
     progress: Progress,
     say: Callable[[str], None] | None,
-) -> list[Reindexed]:
+) -> tuple[list[Reindexed], bool]:
     """Rebuild the indexes of partitions.
 
     Args:
         worker: A Spark session; or how many segments to read at once, None: one for each core.
         say: Called with the progress of a recovery.
+
+    Returns:
+        What was done to each segment, and whether a recovery came first.
 
     Raises:
         LockedError: Another process owns the directory.
@@ -41,7 +44,8 @@ def reindex_data(
     data, only = data_and_partitions(place)
     disk, defaults = PosixDisk(data), TopicConfig.from_properties({})
     with _nobody_elses(place, data):
-        if not read_root(disk, defaults, current_host().boot_id).is_clean:
+        is_recovered = not read_root(disk, defaults, current_host().boot_id).is_clean
+        if is_recovered:
             with opened_store(data, say):
                 pass  # recovered, and stopped cleanly
         lock = disk.lock(names.LOCK_FILE)
@@ -50,7 +54,7 @@ def reindex_data(
             tasks = [task for one in wanted for task in tasks_of(disk, one, defaults)]
             sizes = [task.size_bytes for task in tasks]
             name, run = f"logfs reindex {data}", partial(_reindex_segment, data)
-            return list(share_out(worker, name, progress, run, tasks, sizes))
+            return list(share_out(worker, name, progress, run, tasks, sizes)), is_recovered
         finally:
             lock.close()
 

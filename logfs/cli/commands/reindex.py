@@ -62,7 +62,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
         ProgressLine("read") as shown,
     ):
         place = locate_local(path)
-        done = reindex_data(place, session or jobs, shown.show, failures.progress())
+        done, is_recovered = reindex_data(place, session or jobs, shown.show, failures.progress())
     for one in done:
         for position, size, why in one.corrupt:
             failures.warn(
@@ -72,16 +72,18 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
     if as_json:
         click.echo(json.dumps(_as_json(place.root, done), indent=2))
     else:
-        click.echo(_sentence(path, done))
+        click.echo(_sentence(path, done, is_recovered=is_recovered))
     return failures.FAILED if any(one.corrupt for one in done) else 0
 
 
-def _sentence(path: str, done: "list[Reindexed]") -> str:
+def _sentence(path: str, done: "list[Reindexed]", *, is_recovered: bool) -> str:
     size = tables.format_bytes(sum(one.size_bytes for one in done))
     written = sum(len(one.written) for one in done)
     kept = sum(one.keeps_text for one in done)
     text = f"{path}: {tables.counted(len(done), 'segment')}, {size} read: "
     text += f"{tables.counted(written, 'index file')} rewritten"
+    if is_recovered:
+        text += ", after a recovery that has rebuilt those of the segments it read"
     return (
         f"{text}; text indexes of {tables.counted(kept, 'compacted segment')} left alone"
         if kept

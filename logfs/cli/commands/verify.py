@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 DAMAGED = 1
 UNCHECKED = 2
+
+
+_MOST_ALIKE = 3
+"""Findings in one file, with one remedy, that are printed each."""
 
 
 @click.command()
@@ -60,7 +65,8 @@ def verify(
     positions, producers, transactions, leader epochs and checkpoints, and reports unknown files.
 
     Each finding is a line: the file, the byte or line in it, what is wrong and what was expected,
-    and what to do or what the next start repairs. Harmless findings are called notes. The exit
+    and what to do or what the next start repairs. Harmless findings are called notes. Of many in one
+    file with the same remedy the first three are printed, and the number of the others. The exit
     status is 0 if nothing is damaged, 1 if something is, 2 if the check could not be completed.
 
     The command locks and changes nothing. A daemon or a broker may write to the directory. Then a
@@ -137,8 +143,16 @@ def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
 
 def _show(data: str, verified: "Verified", seconds: float, *, quiet: bool) -> None:
     damages = len(verified.damages)
+    alike = Counter[tuple[str, str, str]]()
     for finding in verified.damages if quiet else verified.findings:
-        click.echo(printable(f"{finding.level}: {data}/{finding}"))
+        kind = finding.level, finding.file, finding.remedy
+        alike[kind] += 1
+        if alike[kind] <= _MOST_ALIKE:
+            click.echo(printable(f"{finding.level}: {data}/{finding}"))
+    for (level, file, remedy), count in alike.items():
+        if count > _MOST_ALIKE:
+            more = f"{count - _MOST_ALIKE} more like these, which --json lists; {remedy}"
+            click.echo(printable(f"{level}: {data}/{file}: {more}"))
     if quiet:
         return
     parts = [
