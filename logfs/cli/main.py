@@ -58,7 +58,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or say which one may be meant."""
-        if args[0] == "help":  # as git and others have it
+        if args[0] == "help":  # like git and others
             if len(args) == 1:
                 click.echo(ctx.get_help())
                 ctx.exit()

@@ -23,12 +23,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CLOCK = r"T?([0-9]{1,2}):([0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?)"
 _SPACED = r"([0-9]{4}-[0-9]{2}-[0-9]{2}) +([0-9]{1,2}):(.*)"
+_AGO = r"([0-9]+) *(s|m|h|d|w|sec|min|second|minute|hour|day|week)s? ago"
 _EPOCH = datetime(1970, 1, 1)
 
 MOMENT_TABLE: tuple[tuple[str, str], ...] = (
     ("today, yesterday, tomorrow", "midnight of that day"),
     ("09:00, 09:00:30", "that time of today"),
     ("'2026-11-20 09:00'", "the same as 2026-11-20T09:00"),
+    ("'2 hours ago', '30 min ago'", "the same as -2h, -30m"),
 )
 """Rows (example, meaning) of what --since and --until take beside the points of an address."""
 
@@ -72,7 +74,9 @@ def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
     text = text.strip()
     if text in _DAYS:
         return point_of(_day(zone, now_ms, _DAYS[text]), zone)
-    if clock := re.fullmatch(_CLOCK, text):
+    if ago := re.fullmatch(_AGO, text):
+        text = f"-{ago[1]}{ago[2][0]}"
+    elif clock := re.fullmatch(_CLOCK, text):
         text = f"{_day(zone, now_ms, 0)}T{clock[1]:0>2}:{clock[2]}"
     elif spaced := re.fullmatch(_SPACED, text):
         text = f"{spaced[1]}T{spaced[2]:0>2}:{spaced[3]}"

@@ -473,7 +473,7 @@ _UNITS_MS = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
-_AGO = r"-?([0-9]+) *([smhdw])(?:ec|in|our|ay|eek|econd|inute)?s?(?: *ago)?"
+_AGO = r"-?([0-9]+) *([smhdw])(?:ec|in|our|ay|eek|econd|inute)?s?(?:[ -]*ago)?"
 _DAYS = frozenset({"today", "yesterday", "tomorrow", "midnight", "noon"})
 _WORDS: dict[str, Point] = {"now": Now(), "earliest": Earliest(), "latest": Latest()}
 # [0-9] and not \d, which also takes the digits of other scripts.
