@@ -78,12 +78,17 @@ def _batches(directory: Path) -> list[int]:
 def _offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets of a source; none if it is a source of something else."""
     try:
-        return decode_json(text, _by_partition)
+        return decode_json(text, by_partition)
     except ValueError:
         return {}
 
 
-def _by_partition(rows: Mapping[str, Mapping[str, object]]) -> dict[TopicPartition, int]:
+def by_partition(rows: Mapping[str, Mapping[str, object]]) -> dict[TopicPartition, int]:
+    """Return the next offset of each partition in the offsets of a checkpoint.
+
+    Raises:
+        ValueError, TypeError, AttributeError: They are of another source.
+    """
     return {
         TopicPartition(topic, int(number)): int(offset)  # type: ignore[call-overload]
         for topic, row in rows.items()

@@ -13,6 +13,7 @@ from logfs.library.mounted_disk import disk_at, is_mount_point
 from logfs.library.places import DirectoryKind, kind_of
 from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
+from logfs.log.checkpoints import read_partition_metadata
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
 from logfs.log.listing import list_partitions
@@ -64,10 +65,16 @@ class SizedRange(NamedTuple):
 class SeenLog:
     """A partition as a reader of a level sees it: a ``bounds.Log``."""
 
-    def __init__(self, stored: StoredLog, root: str, level: IsolationLevel) -> None:
+    def __init__(self, stored: StoredLog, root: "Root", level: IsolationLevel) -> None:
         self.stored = stored
-        self.root = root
+        self.root = root.path
+        self._disk = root.disk
         self._level = level
+
+    def topic_id(self) -> str | None:
+        """Return the id of the topic, which no other of its name has; None: it is not known."""
+        topic_id = read_partition_metadata(self._disk, self.stored.topic_partition.directory)
+        return None if topic_id is None else str(topic_id)
 
     def earliest(self) -> int:
         """See ``bounds.Log``."""
@@ -160,7 +167,7 @@ class Directories:
             log = self._logs.get(one)
             if log is None or log.root != root.path:
                 stored = StoredLog(root.disk, root.opened, one)
-                log = self._logs[one] = SeenLog(stored, root.path, self._level)
+                log = self._logs[one] = SeenLog(stored, root, self._level)
             bounds = read_bounds(
                 root.starts(),
                 root.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT),

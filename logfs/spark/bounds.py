@@ -61,9 +61,10 @@ class Bound:
     def check(self, partitions: Collection[TopicPartition]) -> None:
         """Check that it says something of just these partitions; raise InvalidConfigError."""
         if self.each is not None and self.each.keys() != set(partitions):
+            word = "-1: latest" if self.option.startswith("ending") else "-2: earliest"
             raise InvalidConfigError(
-                f"{self.option} must name all partitions that are read and no others (-1: latest, "
-                f"-2: earliest): it names {_listed(self.each)}, read are {_listed(partitions)}"
+                f"{self.option} must name all partitions that are read and no others ({word}): "
+                f"it names {_listed(self.each)}, read are {_listed(partitions)}"
             )
 
     def point(self, topic_partition: TopicPartition) -> Point:

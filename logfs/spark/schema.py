@@ -54,6 +54,8 @@ def check_written(fields: Iterable[tuple[str, str]]) -> None:
         raise InvalidConfigError("there is no column value: expected one, string or binary")
     for name, kind in kinds.items():
         allowed = _WRITTEN.get(name)
+        if allowed is None and name in BY_NAME:
+            continue  # of a source, so that a copy needs no select
         if allowed is None:
             raise InvalidConfigError(
                 f"a column {name} cannot be written: expected some of {', '.join(_WRITTEN)}"

@@ -9,6 +9,7 @@ Source: Spark ConsumerStrategy; in its pattern, too, topics that begin with ``__
 """
 
 import re
+import warnings
 from collections.abc import Mapping
 
 from logfs.errors import InvalidConfigError
@@ -47,7 +48,14 @@ def _parse_pattern(text: str) -> str:
     if not text:
         raise InvalidConfigError("subscribePattern is empty: expected a regular expression")
     try:
-        re.compile(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text)
+    except FutureWarning:
+        raise InvalidConfigError(
+            f"subscribePattern {text!r}: Java reads this class of characters otherwise (&&, --, "
+            "||, ~~ or a [ in it): write it without, or with a backslash"
+        ) from None
     except re.error as error:
         raise InvalidConfigError(
             f"subscribePattern {text!r} is no regular expression: {error}"

@@ -1,7 +1,8 @@
 """Writing to logs: tasks stage, the driver publishes, exactly once for each batch of a stream.
 
 Spark runs ``write`` on the workers, and ``commit`` and ``abort`` in processes of the driver that
-know only what the tasks have returned. A table is a query of one batch, which leaves nothing.
+know only what the tasks have returned. A table is a query of one batch, which leaves nothing; with
+an application and a number it is a batch of a query of that name, which is appended once.
 """
 
 import contextlib
@@ -51,23 +52,27 @@ class LogfsWriter(DataSourceArrowWriter):
 
     def __init__(self, target: SinkTarget) -> None:
         self.target = target
-        self._query = f"batch {os.urandom(16).hex()}"
+        once = target.transaction
+        self._query = f"batch {os.urandom(16).hex()}" if once is None else f"txn {once.application}"
+        self._batch = 0 if once is None else once.number
+        self._is_single = once is None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
         _advise(self.target)
-        files = Stager(self.target.root, self.target.topic, self._query, 0).stage(iterator)
+        root, topic = self.target.root, self.target.topic
+        files = Stager(root, topic, self._query, self._batch).stage(iterator)
         return Staged(self._query, tuple(files))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
         files = _files(messages)
-        publish_batch(self.target.root, self._query, 0, files, is_single=True)
+        publish_batch(self.target.root, self._query, self._batch, files, is_single=self._is_single)
         _warn_of_retention(self.target.root, files)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged, unless it is being published."""
-        remove_batch(self.target.root, self._query, 0, _files(messages))
+        remove_batch(self.target.root, self._query, self._batch, _files(messages))
 
 
 class LogfsStreamWriter(DataSourceStreamArrowWriter):

@@ -3,12 +3,18 @@
 The offsets of a batch are in the checkpoint before it is read, so a batch that did not end is read
 again between the same ones. Partitions that appear begin at their earliest record; for one that is
 gone, or ends before where the last batch ended, ``failOnDataLoss`` decides. The checkpoint has the
-next offset of each partition, as Spark's Kafka source writes it: ``{"orders": {"0": 123}}``.
+next offset of each partition, as Spark's Kafka source writes it, and the ids of the topics. A topic
+that was deleted and created again has another id: its records are not those that were read.
+
+    {"orders": {"0": 123}, "@id orders b8c0...": {}}
+
+To the Kafka source, and to earlier versions, the last member is a topic without partitions.
 
 Source: Spark KafkaMicroBatchStream, JsonUtils.partitionOffsets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -23,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 
 from logfs.arrow.columns import ArrowColumn
 from logfs.errors import DataLossError, InvalidConfigError
+from logfs.library.spark_checkpoint import by_partition
 from logfs.library.stored_partitions import Directories, SeenLog, now_ms
 from logfs.machine.host import system_clock
 from logfs.spark.batch import share_out
@@ -32,30 +39,36 @@ from logfs.spark.options import ReadOptions
 from logfs.spark.tasks import LogfsPartition, Work
 from logfs.types import TopicPartition
 
+_ID = "@id "
+"""The beginning of the members with ids; no topic has such a name."""
+
+Ids = Mapping[str, str]
 Json = dict[str, dict[str, int]]
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """Return offsets as they go into a checkpoint, in order."""
+def to_json(offsets: Mapping[TopicPartition, int], ids: Ids = MappingProxyType({})) -> Json:
+    """Return offsets as they go into a checkpoint, in order, with the ids of topics."""
     found: Json = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset
-    return found
+    return found | {f"{_ID}{topic} {one}": {} for topic, one in sorted(ids.items())}
 
 
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def from_json(offsets: Mapping[str, Mapping[str, object]]) -> dict[TopicPartition, int]:
     """Return offsets as they come from a checkpoint; raise InvalidConfigError."""
     try:
-        return {
-            TopicPartition(topic, int(number)): int(offset)
-            for topic, row in offsets.items()
-            for number, offset in row.items()
-        }
+        return by_partition(offsets)
     except (ValueError, TypeError, AttributeError):
         raise InvalidConfigError(
             f'the checkpoint holds {offsets!r}: expected {{"TOPIC": {{"PARTITION": OFFSET}}}}; '
             "it belongs to another source"
         ) from None
+
+
+def ids_of(offsets: Mapping[str, Mapping[str, object]]) -> Ids:
+    """Return the ids of topics as they come from a checkpoint; none of an earlier version."""
+    members = [member.removeprefix(_ID).split() for member in offsets if member.startswith(_ID)]
+    return {parts[0]: parts[1] for parts in members if len(parts) == 2}
 
 
 Offsets = dict[TopicPartition, int]
@@ -72,7 +85,9 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self) -> None:
         self._directories = Directories(self._options.roots, self._options.level)
         self._initial: Offsets | None = None
+        self._initial_ids: Ids = {}
         self._target: Offsets | None = None
+        self._seen: dict[TopicPartition, SeenLog] = {}
         self._triggered_s: float | None = None
         self._served: TopicPartition | None = None
 
@@ -95,7 +110,8 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = now_ms()
             logs = self._directories.look(wanted)
             self._initial = {one: self._start_of(one, log, at) for one, log in logs.items()}
-        return to_json(self._initial)
+            self._initial_ids = _present_ids(logs)
+        return to_json(self._initial, self._initial_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what means all limits of the options; see ``latestOffset``."""
@@ -114,24 +130,29 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return where the next batch ends, ``start`` if there is none; raise DataLossError."""
-        known = from_json(start)
-        logs = self._look()
+        logs = self._seen = self._look()
+        known = self._continued(start, logs)
         for gone in known.keys() - logs.keys():
             self._work.lose(f"{gone} {self._why_left_out(gone, known[gone])}")
         begins = {one: self._begin_of(one, log, known) for one, log in logs.items()}
         ends = {one: self._end_of(one, log, begins[one]) for one, log in logs.items()}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(logs, begins, ends)
-        return start if ends == known else to_json(ends)
+        return start if ends == from_json(start) else to_json(ends, _present_ids(logs))
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
         """Return where the logs end, for the lag in the progress of the query."""
-        return to_json({one: log.latest() for one, log in self._look().items()})
+        logs, self._seen = self._seen or self._look(), {}  # Spark asks directly after latestOffset
+        return to_json({one: log.latest() for one, log in logs.items()})
 
     def partitions(self, start: Json, end: Json) -> Sequence[LogfsPartition]:
         """Share out what lies between two offsets; raise DataLossError if records are gone."""
-        known, ends = from_json(start), from_json(end)
+        ends = from_json(end)
         logs = self._directories.look(ends)
+        known = self._continued(start, logs)
+        for topic in _recreated(end, logs):
+            self._work.lose(f"topic {topic} was deleted and created again: its batch is gone")
+            ends = {one: last for one, last in ends.items() if one.topic != topic}
         ranges = {}
         for one, last in ends.items():
             log = logs.get(one)
@@ -153,6 +174,19 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read what a task is to read; see ``Work.read``."""
         return self._work.read(partition)
+
+    def _continued(self, start: Json, logs: Mapping[TopicPartition, SeenLog]) -> Offsets:
+        """Return the offsets from which to read on; none of topics that were created again."""
+        known = from_json(start)
+        for topic in _recreated(start, logs):
+            read = {one: offset for one, offset in known.items() if one.topic == topic}
+            self._work.lose(
+                f"topic {topic} was deleted and created again after it was read up to "
+                f"{', '.join(f'{one} offset {offset - 1}' for one, offset in read.items())}: what "
+                "was not read of the old one is gone. Its new records are read from the beginning"
+            )
+            known = {one: offset for one, offset in known.items() if one not in read}
+        return known
 
     def _look(self) -> dict[TopicPartition, SeenLog]:
         present = self._directories.partitions()
@@ -220,3 +254,17 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._served,
             )
         return ends
+
+
+def _present_ids(logs: Mapping[TopicPartition, SeenLog]) -> Ids:
+    """Return the id of each topic, by its first partition."""
+    firsts = {one.topic: log for one, log in sorted(logs.items(), reverse=True)}
+    found = {topic: log.topic_id() for topic, log in firsts.items()}
+    return {topic: one for topic, one in found.items() if one is not None}
+
+
+def _recreated(offsets: Json, logs: Mapping[TopicPartition, SeenLog]) -> list[str]:
+    """Return the topics that are others than those of a checkpoint."""
+    present = _present_ids(logs)
+    before = ids_of(offsets)
+    return [topic for topic, one in before.items() if present.get(topic, one) != one]

@@ -4,6 +4,7 @@ Names are those of Spark's Kafka sink, in any case. As for sources, options that
 needs are accepted and ignored, and an unknown option is refused.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import NamedTuple
@@ -21,18 +22,34 @@ from logfs.spark.schema import check_written
 SINK_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("path", "(required)", "one data directory or mount point, or a topic in it"),
     ("topic", "", "where all rows go; without it, and without a topic in the path, each says it"),
+    ("txnAppId", "", "with txnVersion: a table is appended once for an application and a version"),
+    ("txnVersion", "", "a number that only grows for its txnAppId: that of the batch, for example"),
 )
 """Rows (name, default, meaning)."""
 
-_WITHOUT_MEANING = ("includeHeaders", "checkpointLocation")
+_WITHOUT_MEANING = ("includeHeaders", "checkpointLocation", "queryName")
+"""Options that Spark itself gives a sink, or that only a source needs."""
 _REFUSED = {
     "kafka.key.serializer": "keys are written as bytes: cast them",
     "kafka.value.serializer": "values are written as bytes: cast them",
 }
+_APPLICATION, _NUMBER = "txnAppId", "txnVersion"
 _KNOWN = [name for name, _, _ in SINK_OPTIONS] + list(_WITHOUT_MEANING)
 
 BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str(2**31 - 1)
+
+
+class Transaction(NamedTuple):
+    """What a table is appended as: once for an application and a number.
+
+    Attributes:
+        application: A name that the user chose.
+        number: It only grows: a table with a lower number, or the same, was appended before.
+    """
+
+    application: str
+    number: int
 
 
 class SinkTarget(NamedTuple):
@@ -41,6 +58,7 @@ class SinkTarget(NamedTuple):
     root: str
     topic: str | None
     has_headers: bool
+    transaction: Transaction | None = None
 
 
 def parse_target(
@@ -86,7 +104,19 @@ def parse_target(
     present = {one.topic for one in list_partitions(disk)}
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
-    return SinkTarget(root, topic, HEADERS.name in columns)
+    return SinkTarget(root, topic, HEADERS.name in columns, _transaction(given))
+
+
+def _transaction(given: Mapping[str, str]) -> Transaction | None:
+    found = given.get(_APPLICATION), given.get(_NUMBER)
+    application, number = found
+    if found == (None, None):
+        return None
+    if not application or number is None:
+        raise InvalidConfigError(f"{_APPLICATION} and {_NUMBER} go together: give both")
+    if not re.fullmatch(r"[0-9]{1,18}", number):
+        raise InvalidConfigError(f"{_NUMBER} {number!r}: expected a number from 0 on")
+    return Transaction(application, int(number))
 
 
 def advice_on(target: SinkTarget, batch_bytes: str | None) -> str | None:

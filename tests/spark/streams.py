@@ -65,5 +65,10 @@ class Stream:
         return found
 
 
+def without_ids(offset: dict[str, Any]) -> dict[str, Any]:
+    """Return the offsets of a checkpoint without the ids of its topics."""
+    return {topic: row for topic, row in offset.items() if not topic.startswith("@id ")}
+
+
 def offsets(first: int, behind: int) -> list[int]:
     return list(range(first, behind))

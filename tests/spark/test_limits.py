@@ -80,6 +80,10 @@ def test_offsets_are_written_as_spark_writes_those_of_kafka() -> None:
     assert to_json(offsets) == {"a": {"0": 2**60}, "b": {"2": 0, "10": 7}}
     assert from_json(to_json(offsets)) == offsets
     assert list(to_json(offsets)["b"]) == ["2", "10"]
+    # A topic without partitions is none for Spark's Kafka source.
+    found = to_json(offsets, {"a": "id-of-a"})
+    assert found.pop("@id a id-of-a") == {}
+    assert found == to_json(offsets)
 
 
 def test_offsets_of_something_else_are_refused() -> None:

@@ -58,6 +58,23 @@ def test_a_table_is_appended(spark: "SparkSession", logs: Logs) -> None:
             assert row.headers is None
 
 
+def test_a_table_of_an_application_is_appended_once(spark: "SparkSession", logs: Logs) -> None:
+    def append(value: str, application: str, version: int) -> None:
+        table = spark.createDataFrame([(value,)], "value string")
+        writer = table.write.format("logfs").mode("append").option("topic", "clicks")
+        writer = writer.option("txnAppId", application).option("txnVersion", version)
+        writer.save(str(logs.path))
+
+    for value, application, version in (
+        *(("a0", "a", 0), ("a0 again", "a", 0), ("a2", "a", 2)),
+        *(("a1 late", "a", 1), ("b0", "b", 0), ("a2 again", "a", 2), ("a3", "a", 3)),
+    ):
+        append(value, application, version)
+    found = spark.read.format("logfs").option("subscribe", "clicks").load(str(logs.path)).collect()
+    assert [bytes(row.value).decode() for row in found] == ["a0", "a2", "b0", "a3"]
+    assert not list(logs.path.glob("*/*.staged"))
+
+
 @pytest.mark.expect_log(
     "orders: partition 0: its newest record is older than retention.ms=604800000"
 )

@@ -196,3 +196,23 @@ def test_rows_that_are_refused_leave_nothing(
         stage(topic, **{"value": ["v", "w"], **columns})
     assert "\n" not in str(raised.value)
     assert sorted(logs.path.glob("*/*.staged")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"txnAppId": "a"}, "go together"),
+        ({"txnVersion": "1"}, "go together"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "expected a number from 0 on"),
+        ({"txnAppId": "a", "txnVersion": "one"}, "expected a number from 0 on"),
+    ],
+)
+def test_half_a_transaction_is_refused(logs: Logs, options: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidConfigError, match=text):
+        target_of(str(logs.path), VALUE, topic="orders", **options)
+
+
+def test_options_and_columns_that_spark_itself_brings_are_accepted(logs: Logs) -> None:
+    columns = (*VALUE, ("offset", "bigint"), ("timestampType", "int"))
+    target = target_of(str(logs.path), columns, topic="orders", queryName="copy")
+    assert target.topic == "orders"
