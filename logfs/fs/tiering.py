@@ -207,9 +207,12 @@ class Tiering:
 
     def _work_on(self, key: TopicPartition, found: _Partition, limit: RateLimit) -> None:
         status = found.tiering.status
-        if found.tiering.problem is not None or not found.tiering.has_work:
+        if found.tiering.problem is not None:
             return
         try:
+            found.tiering.seal(self._clock.now_ms())
+            if not found.tiering.has_work:
+                return
             found.tiering.work(limit.take, self._clock.now_ms())
         except DeletedError:
             return

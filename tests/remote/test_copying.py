@@ -210,3 +210,27 @@ def test_a_copy_goes_on_after_a_full_disk_kept_it_from_noting_segments() -> None
     assert len(other.local_names(".log")) == 1
     assert text_of(other.log) == text
     assert len({entry.base_offset for entry in other.head.entries}) == len(other.head.entries)
+
+
+def test_the_newest_records_of_a_quiet_topic_reach_the_store_after_segment_ms() -> None:
+    bench = TieredBench({**TIERED, "segment.ms": "60000", "internal.segment.bytes": "1048576"})
+    bench.fill(3)
+    bench.tiering.seal(bench.now_ms + 59_000)
+    assert not bench.tiering.has_work
+    bench.now_ms += 61_000
+    bench.tiering.seal(bench.now_ms)
+    bench.tiering.work(no_throttle, bench.now_ms)
+    assert bench.head.next_offset == bench.log.log_end_offset == 3
+    # Nothing is left to seal: an empty segment stays active.
+    bench.now_ms += 61_000
+    bench.tiering.seal(bench.now_ms)
+    assert len(bench.log.snapshot.segments) == 2
+
+
+def test_a_topic_that_is_not_copied_is_not_sealed() -> None:
+    for name, value in (("remote.log.copy.disable", "true"), ("remote.storage.enable", "false")):
+        local = {"local.retention.bytes": "-2", "local.retention.ms": "-2"}
+        bench = TieredBench({**TIERED, **local, "segment.ms": "60000", name: value})
+        bench.write(b"one")
+        bench.tiering.seal(bench.now_ms + 61_000)
+        assert len(bench.log.snapshot.segments) == 1

@@ -132,6 +132,20 @@ class PartitionTiering:
             return True
         return log.config.remote_storage_enable and copy_lag(log.snapshot, None).segments > 0
 
+    def seal(self, now_ms: int) -> None:
+        """Seal the active segment when it is as old as ``segment.ms``, though nothing is appended.
+
+        The store has only sealed segments, so a quiet topic's newest records would never get there.
+        Kafka rolls at appends only.
+
+        Raises:
+            LogOfflineError, DeletedError, OSError: See ``PartitionLog.roll``.
+        """
+        config = self.log.config
+        if config.remote_storage_enable and not config.remote_log_copy_disable:
+            with self._writing():
+                self.log.roll(now_ms, only_if_due=True)
+
     def look_at_retention(self, now_ms: int) -> NearDeletion | None:
         """Note in the status, and return, what retention deletes before it is copied."""
         is_copied = self.log.config.remote_storage_enable

@@ -285,15 +285,20 @@ class Appender:
         with self._state.lock:
             return self._state.producers.next_sequence(producer_id)
 
-    def roll(self, now_ms: int) -> None:
+    def roll(self, now_ms: int, *, only_if_due: bool = False) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
+
+        Args:
+            only_if_due: Do nothing unless an append now would begin a new segment.
 
         Source: Kafka LocalLog.roll.
         """
         with self._state.lock:
             self._state.adopt_waiting()
             active = self.writable_active(now_ms)
-            if active.size_bytes:
+            last_offset = self._state.snapshot.end.offset - 1
+            is_due = not only_if_due or self.should_roll(active, (0, last_offset, now_ms), now_ms)
+            if active.size_bytes and is_due:
                 active = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
                 self.publish(active, now_ms)
 
