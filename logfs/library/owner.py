@@ -7,23 +7,27 @@ died, and the lock decides.
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from logfs.errors import ControlError, LockedError, ReadOnlyError, UnknownNameError
 from logfs.library.places import (
     PATIENCE_S,
+    DirectoryKind,
     Place,
     is_served,
+    kind_of,
     locate,
     served_at,
 )
+from logfs.log import names
 from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
 if TYPE_CHECKING:
     from logfs.client import Daemon
+    from logfs.disk.vfs import RootedDisk
     from logfs.log.store import LogStore, Progress
 
 T = TypeVar("T")
@@ -157,7 +161,8 @@ def opened_store(
 ) -> "Iterator[LogStore]":
     """Open a data directory to change it, recover it if necessary, and close it cleanly.
 
-    Without ``is_durable`` the close flushes nothing.
+    Without ``is_durable`` the close flushes nothing. An empty directory stays empty if the change
+    fails.
 
     Raises:
         LockedError: Another process owns it.
@@ -168,17 +173,33 @@ def opened_store(
     from logfs.machine.disks import disk_of
 
     clock = system_clock()
+    disk, was_empty = disk_of(data), kind_of(data) is DirectoryKind.EMPTY
     store = LogStore.open(
-        disk_of(data),
+        disk,
         StoreConfig.from_properties({}),
         current_host(),
         now_ms=clock.now_ms(),
         progress=progress,
     )
+    has_failed = True
     try:
         yield store
+        has_failed = False
     finally:
         store.close(clock.now_ms(), is_durable=is_durable)
+        if has_failed and was_empty and not store.topics():
+            _empty(disk)
+
+
+def _empty(disk: "RootedDisk") -> None:
+    """Remove the files of a data directory without topics, unless it has another owner already."""
+    with suppress(LockedError, OSError):
+        lock = disk.lock(names.LOCK_FILE)
+        try:
+            for name in set(disk.contents("").files) - {names.LOCK_FILE}:
+                disk.remove(name)
+        finally:
+            lock.close()
 
 
 def read_only_store(url: str) -> ReadOnlyError:

@@ -153,7 +153,15 @@ def locate(path: str, *, may_begin: bool = False) -> Place:
     real = mountpoints.ask(path, lambda: os.path.realpath(path))
     if real is None:
         raise MountError(f"{path}: the mount waits for its next daemon, which has not come")
-    return split_path(real, _mount_points(), kind_of, may_begin=may_begin)
+    place = split_path(real, _mount_points(), kind_of, may_begin=may_begin)
+    if may_begin and not place.is_mount and kind_of(place.root) is DirectoryKind.EMPTY:
+        file = mountpoints.configured_in(place.root)
+        if file is not None:
+            raise MountError(
+                f"{place.root}: nothing is mounted there, and {file} names it as a mount point of "
+                "logfs: mount it first. New logs need another directory"
+            )
+    return place
 
 
 def split_url(url: str, is_store: Callable[[str], bool]) -> Place:

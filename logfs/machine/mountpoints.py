@@ -9,12 +9,15 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from glob import glob
 from typing import NamedTuple, TypeVar
 
 from logfs.errors import MountError
 
 SUBTYPE = "logfs"
 KIND = f"fuse.{SUBTYPE}"
+_FSTAB = "/etc/fstab"
+_TOML = "/etc/logfs/*.toml"
 _MOUNTINFO = "/proc/self/mountinfo"
 _UNKNOWN = ""
 _MAX_LINKS = 40
@@ -67,6 +70,25 @@ def present_mounts() -> list[Mount]:
     """Return the mounts of this process, in the order in which they were made."""
     with open(_MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
         return parse_mountinfo(file.read())
+
+
+def configured_in(point: str) -> str | None:
+    """Return the file that names a path as a mount point of logfs: fstab(5) or a TOML file."""
+    for file in (_FSTAB, *sorted(glob(_TOML))):
+        try:
+            with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+                lines = opened.read().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            toml = re.match(r"""\s*mountpoint\s*=\s*["']([^"']+)["']""", line)
+            found = toml[1] if toml is not None else ""
+            if file == _FSTAB and len(fields) > 2 and fields[2] in (SUBTYPE, KIND):
+                found = _unescape(fields[1])
+            if found and os.path.realpath(found) == point:
+                return file
+    return None
 
 
 def mount_at(point: str) -> Mount | None:
