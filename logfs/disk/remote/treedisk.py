@@ -82,10 +82,6 @@ class FileTree(Protocol):
         """Ask the store whether a file is gone from its directory, after its object was missing."""
         ...
 
-    def size_bytes(self) -> int:
-        """Return the bytes of all files as far as they are known; asks no store."""
-        ...
-
 
 class TreeDisk:
     """A ``vfs.Disk`` of a ``FileTree``; every change is refused with EROFS.
@@ -228,10 +224,12 @@ class TreeDisk:
         return None
 
     def free(self) -> os.statvfs_result:
-        """Return the size of the files as the size of the disk, without any room."""
-        blocks = -(-self.tree.size_bytes() // _BLOCK_BYTES)
+        """Return no size: a store has none, and a full disk would raise an alarm.
+
+        df(1) leaves it out, unless it is named.
+        """
         return os.statvfs_result(
-            (_BLOCK_BYTES, _BLOCK_BYTES, blocks, 0, 0, 0, 0, 0, os.ST_RDONLY, _MOST_NAME_BYTES)
+            (_BLOCK_BYTES, _BLOCK_BYTES, 0, 0, 0, 0, 0, 0, os.ST_RDONLY, _MOST_NAME_BYTES)
         )
 
     def check_missing(self, name: str, part: RemotePart) -> None:

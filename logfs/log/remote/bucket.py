@@ -139,11 +139,6 @@ class Bucket:
         found = None if files is None else files.find(name)
         return found is None or found.inode != part.inode
 
-    def size_bytes(self) -> int:
-        """See ``FileTree``."""
-        files = [version.files for version in list(self._known.values())]
-        return sum(one.size_bytes() for one in files if not isinstance(one, UnreadableFiles))
-
     def is_store(self) -> bool:
         """Ask whether there are logs of logfs here, with one request the first time."""
         return bool(self._topic_ids()) or self._has_marker
