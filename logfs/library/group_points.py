@@ -22,7 +22,8 @@ def offsets_at(place: Place) -> dict[TopicPartition, int]:
         NoSuchTopicError, NoSuchPartitionError: There is no such partition.
         LogfsError, OSError: It cannot be read.
     """
-    given = parse_trim_address(place.address, zone_of(place))
+    meaning = "the group reads on at FROM"
+    given = parse_trim_address(place.address, zone_of(place), meaning)
     start = given.keep.start
     if start is None or given.keep.end is not None or given.keep.view not in VIEWS:
         raise BadSelectorError("expected one @FROM, the first record to read, as in orders@-1h")

@@ -84,7 +84,9 @@ class TrimAddress(NamedTuple):
     keep: PartitionAddress
 
 
-def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
+def parse_trim_address(
+    names: Sequence[str], time_zone: tzinfo, meaning: str = "records before FROM are deleted"
+) -> TrimAddress:
     """Parse ``orders/0@FROM``, or ``orders@FROM`` for all partitions; raise a LogfsError."""
     topic, at, selector = (names[0] if names else "").partition("@")
     if len(names) == 1 and at:
@@ -94,7 +96,7 @@ def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
     if len(names) != 2:
         raise UnknownNameError(
             "expected a partition, TOPIC/PARTITION@FROM, or all of a topic, TOPIC@FROM; "
-            "records before FROM are deleted"
+            f"{meaning}"
         )
     keep = parse_partition_name(names[1], time_zone)
     return TrimAddress(parse_topic_name(names[0]), keep.partition, keep)

@@ -36,12 +36,17 @@ _ISO = (
     r"(?P<Y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})[T ](?P<H>[0-9]{2}):(?P<M>[0-9]{2})"
     r"(?::(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?)?(?: ?(?P<z>Z|[+-][0-9]{2}:?[0-9]{2}))?"
 )
+_ISO_BASIC = (
+    r"(?<![0-9])(?P<Y>[0-9]{4})(?P<m>[0-9]{2})(?P<d>[0-9]{2})T(?P<H>[0-9]{2})(?P<M>[0-9]{2})"
+    r"(?:(?P<S>[0-9]{2})(?:[.,](?P<f>[0-9]{1,9}))?)?(?P<z>Z|[+-][0-9]{2}:?[0-9]{2})?(?![0-9])"
+)
 _EPOCH_MS = r"(?P<ms>(?<![0-9])[0-9]{12,14}(?![0-9]))"
 
 FORMAT_TABLE = (
     (
         "iso",
-        "2026-11-20T10:00:00.123+01:00; T may be a space, what follows the minute may be missing",
+        "2026-11-20T10:00:00.123+01:00; T may be a space, what follows the minute may be missing; "
+        "or 20261120T100000Z",
     ),
     ("epoch-ms", "12 to 14 digits: milliseconds since the epoch"),
     ("'%d/%b/%Y:%H:%M:%S %z'", "as web servers write it"),
@@ -64,14 +69,15 @@ class LineTimes:
     """
 
     def __init__(self, form: str, zone: tzinfo, now_ms: int) -> None:
-        self._pattern = re.compile(_pattern_of(form).encode())
+        patterns = [_ISO, _ISO_BASIC] if form == "iso" else [_pattern_of(form)]
+        self._patterns = [re.compile(pattern.encode()) for pattern in patterns]
         self._zone = zone
         self._now = _EPOCH + now_ms * _MILLISECOND
         self._known: dict[bytes, int] = {}
 
     def find(self, line: bytes) -> int | None:
         """Return the time in a line, in ms since the epoch; None if there is none."""
-        match = self._pattern.search(line)
+        match = next(filter(None, (pattern.search(line) for pattern in self._patterns)), None)
         if match is None:
             return None
         text = match[0]
@@ -118,13 +124,13 @@ class LineTimes:
         if parts.get("p", "").lower() == "pm" and "H" not in parts:
             hour += 12
         minute, second = int(parts["M"]), min(int(parts.get("S", "0")), 59)
+        # ISO 8601: 24:00:00 is the end of the day.
+        days, hour = (1, 0) if (hour, minute, second, fraction) == (24, 0, 0, 0) else (0, hour)
         moment = datetime(year, month, int(parts["d"]), hour, minute, second, fraction, zone)
-        return (moment - _EPOCH) // _MILLISECOND
+        return (moment - _EPOCH) // _MILLISECOND + days * _DAY // _MILLISECOND
 
 
 def _pattern_of(form: str) -> str:
-    if form == "iso":
-        return _ISO
     if form == "epoch-ms":
         return _EPOCH_MS
     pattern, given, seen = "", form, set[str]()

@@ -92,3 +92,22 @@ def test_a_line_before_the_first_time_is_refused(logfs: Call, tmp_path: Path) ->
     assert len(rows(logfs, data / "app" / "0")) == 1
     refused = logfs("append", data / "app" / "0.jsonl", file, "--timestamp-format", "iso")
     assert "--timestamp-format is for text" in refused.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "moment"),
+    [
+        ("20261128T100000Z", "2026-11-28T10:00:00+00:00"),
+        ("20261128T1000+0100", "2026-11-28T09:00:00+00:00"),
+        ("20261128T100000.250Z started", "2026-11-28T10:00:00.250+00:00"),
+        ("id 12345678 1234 2026-11-28T10:00:00Z", "2026-11-28T10:00:00+00:00"),
+        ("2026-11-28T24:00:00Z", "2026-11-29T00:00:00+00:00"),
+        ("2026-02-28 24:00Z", "2026-03-01T00:00:00+00:00"),
+        ("2026-11-28T24:00:01Z", None),
+        ("1202611281T1000001", None),
+    ],
+)
+def test_more_forms_of_iso_8601(line: str, moment: str | None) -> None:
+    found = LineTimes("iso", UTC, 0).find(line.encode())
+    due = None if moment is None else int(datetime.fromisoformat(moment).timestamp() * 1000)
+    assert found == due

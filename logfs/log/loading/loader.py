@@ -24,6 +24,7 @@ from logfs.log.checkpoints import (
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.loading.logend import place_log_end, sync_unflushed
+from logfs.log.loading.missing import tell_missing
 from logfs.log.loading.preloading import PreloadedPartition
 from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import load_segments
@@ -106,7 +107,9 @@ def _load(
             context, loader.topic_partition, PreloadedPartition()
         )
     take_pending(loader)
+    present = frozenset(loader.bases)
     load_segments(loader)
+    tell_missing(loader, present)
     sync_unflushed(loader)
     reserved = place_log_end(loader)
     producers = ProducerLoader(loader)
