@@ -3,7 +3,8 @@
     user_max_partitions=N       partitions of a topic, and of all topics of one owner together
     user_max_message_bytes=N    the value of max.message.bytes
     user_max_open_files=N       files and directories of the mount that a user has open
-    user_max_bytes=N            bytes of the logs of all topics of one owner together, on this disk
+    user_max_bytes=N            bytes of all topics of one owner together on this disk, unfinished
+                                lines included; a sealed segment counts for 16 KiB and more
     user_max_byte_rate=N        bytes a second that a user writes to files of the mount
 
 A record is in memory as a whole when it is appended and when it is read. A partition is a directory
@@ -156,6 +157,14 @@ class Quotas:
             for user in sorted(users)
         ]
 
+    def _has_no_limits(self, owner: int) -> bool:
+        """Whether users may add to the topics of an owner without limits.
+
+        With the mount option ``uid`` all topics have one owner. Then the limits of a user are those
+        of all topics together, also if that owner has none.
+        """
+        return owner in self._unlimited and self._options.uid is None
+
     def _sizes(self) -> Counter[int]:
         """Return the bytes of the logs of all topics, by owner."""
         sizes: Counter[int] = Counter()
@@ -164,7 +173,7 @@ class Quotas:
             topic = log.topic_partition.topic
             if topic not in owners:
                 owners[topic] = self._ownership.of_directory(topic)[1]
-            sizes[owners[topic]] += log.local_bytes
+            sizes[owners[topic]] += log.quota_bytes
         return sizes
 
     @property
@@ -184,7 +193,7 @@ class Quotas:
         stored = self._stored.get(owner)
         if stored is None:
             stored = self._stored[owner] = TopicUsage(lambda: self._sizes()[owner])
-        if owner in self._unlimited:
+        if self._has_no_limits(owner):
             max_bytes = None
         return WriterLimits(owner, stored, max_bytes, self._written[caller], rate, clock_s)
 
@@ -203,7 +212,7 @@ class Quotas:
         if caller in self._unlimited:
             return
         limit, total = self._options.user_max_partitions, partitions
-        if owner not in self._unlimited and partitions <= limit:
+        if not self._has_no_limits(owner) and partitions <= limit:
             total += sum(
                 len(self._store.partitions(other))
                 for other in self._store.topics()

@@ -63,7 +63,7 @@ class Catalog(Generic[LogT]):
         self._topics: dict[str, dict[int, LogT]] = {}
         # In no cycle: when a catalog goes, the files that it has open are closed at once.
         catalog = weakref.proxy(self)
-        self._usages = TopicUsages(lambda topic: catalog._local_bytes(topic))
+        self._usages = TopicUsages(lambda topic: catalog._quota_bytes(topic))
         self.groups = GroupTable(
             lambda: sorted(catalog._topics.get(OFFSETS_TOPIC, ())),
             lambda number: catalog.partition(OFFSETS_TOPIC, number),
@@ -135,8 +135,8 @@ class Catalog(Generic[LogT]):
         """How many sealed segments are kept open."""
         return len(self._opened)
 
-    def _local_bytes(self, topic: str) -> int:
-        return sum(log.local_bytes for log in list(self._topics.get(topic, {}).values()))
+    def _quota_bytes(self, topic: str) -> int:
+        return sum(log.quota_bytes for log in list(self._topics.get(topic, {}).values()))
 
     def _partitions(self, topic: str) -> dict[int, LogT]:
         partitions = self._topics.get(topic)

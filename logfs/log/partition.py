@@ -16,6 +16,7 @@ from logfs.log import names
 from logfs.log.losses import Loss, log_loss
 from logfs.log.mirrorfile import MirrorSource, remove_mirror, write_mirror
 from logfs.log.producers.state import LastRecord, ProducerState
+from logfs.log.quotas import SEGMENT_BYTES
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.segments.segment import Segment, sync_indexes
@@ -221,6 +222,24 @@ class PartitionLog(ReadableLog):
             for number, segment in enumerate(snapshot.segments)
             if segment.base_offset not in tier.entries or segment.base_offset in tier.local
         )
+
+    @property
+    def quota_bytes(self) -> int:
+        """Bytes of all files on this disk, as quotas count them.
+
+        An unfinished line counts before it is a record. A sealed segment counts for at least
+        ``SEGMENT_BYTES``: it has four files, however few records are in it.
+        """
+        snapshot, tier, total = self.snapshot, self.tier, self.line_files.unfinished_bytes
+        for number, segment in enumerate(snapshot.segments):
+            if (
+                tier is None
+                or segment.base_offset not in tier.entries
+                or (segment.base_offset in tier.local)
+            ):
+                size = snapshot.end_of(number)[2]
+                total += size if segment is snapshot.active else max(size, SEGMENT_BYTES)
+        return total
 
     @property
     def throttle_mark(self) -> int:

@@ -1,6 +1,6 @@
 """What the partitions of one topic have and append together, for the quotas of the topic.
 
-    logfs.quota.bytes                bytes of the .log files of all partitions on this disk
+    logfs.quota.bytes                bytes of all partitions on this disk, unfinished lines included
     logfs.quota.producer.byte.rate   bytes of batches a second that are appended to all of them
 
 A request is refused as a whole if the topic would have more bytes with it; what was deleted makes
@@ -19,6 +19,10 @@ from collections.abc import Callable
 
 from logfs.errors import QuotaExceededError
 
+SEGMENT_BYTES = 16 * 1024
+"""What a sealed segment counts for at least: the blocks of its files."""
+MOST_REQUESTS = 32
+"""After how many requests all partitions are measured again."""
 BURST_S = 1.0
 """How many seconds of the rate may be appended at once after a pause."""
 
@@ -48,6 +52,7 @@ class TopicUsage:
         self.spent_bytes = 0
         self._lock = threading.Lock()
         self._admitted_bytes = 0
+        self._requests = 0
         self._known_bytes: int | None = None
         self._debt_bytes = 0.0
         self._debt_at_s = 0.0
@@ -71,17 +76,22 @@ class TopicUsage:
             most_bytes: What the logs may grow by if that is not ``size_bytes``.
 
         All partitions are measured only when the bytes admitted since the last time may have
-        reached the limit. So requests to several partitions at one moment may exceed it, each by
-        its own size.
+        reached the limit, or after ``MOST_REQUESTS``. So requests to several partitions at one
+        moment may exceed it, each by its own size, and so may ``MOST_REQUESTS`` small segments.
 
         Raises:
             QuotaExceededError: The topic would have more than the limit.
         """
         with self._lock:
             known = self._known_bytes
-            if known is None or known + self._admitted_bytes + size_bytes > limit:
+            self._requests += 1
+            if (
+                known is None
+                or known + self._admitted_bytes + size_bytes > limit
+                or self._requests > MOST_REQUESTS
+            ):
                 known = self._known_bytes = self.used_bytes()
-                self._admitted_bytes = 0
+                self._admitted_bytes = self._requests = 0
                 if known + size_bytes > limit:
                     self.refused += 1
                     raise QuotaExceededError(

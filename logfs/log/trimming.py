@@ -95,8 +95,7 @@ def parse_trim_address(
         )
     if len(names) != 2:
         raise UnknownNameError(
-            "expected a partition, TOPIC/PARTITION@FROM, or all of a topic, TOPIC@FROM; "
-            f"{meaning}"
+            f"expected a partition, TOPIC/PARTITION@FROM, or all of a topic, TOPIC@FROM; {meaning}"
         )
     keep = parse_partition_name(names[1], time_zone)
     return TrimAddress(parse_topic_name(names[0]), keep.partition, keep)

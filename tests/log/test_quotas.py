@@ -1,5 +1,6 @@
 """Quotas of topics: bytes and the rate of appends, against a model, and at work."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -7,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.config import StoreConfig
-from logfs.errors import QuotaExceededError
+from logfs.errors import QuotaExceededError, RecordTooLargeError
 from logfs.log.host import Host
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm
 from logfs.log.lines.writer import LineWriter
-from logfs.log.quotas import TopicUsage
+from logfs.log.quotas import MOST_REQUESTS, SEGMENT_BYTES, TopicUsage
 from logfs.log.store import LogStore
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
@@ -185,3 +186,52 @@ def test_a_writer_within_the_rate_never_waits(steps: list[tuple[int, float]]) ->
         now_s += 1 + pause
         usage.spend(size, rate, now_s)
         assert usage.wait_s(usage.spent_bytes, rate, now_s) == 0
+
+
+WRITES = st.lists(
+    st.tuples(
+        st.integers(0, 5),  # a writer
+        st.sampled_from([b"x\n", b"x" * 90, b"y" * 400 + b"\n", b"a\nb\nc\nhalf", None]),
+    ),
+    max_size=200,
+)
+
+
+@given(steps=WRITES, has_small_segments=st.booleans())
+def test_no_order_of_writes_and_closes_exceeds_the_quota(
+    steps: list[tuple[int, bytes | None]], *, has_small_segments: bool
+) -> None:
+    """Bytes are at most one request above the limit, segments those of ``MOST_REQUESTS``."""
+    limit, largest = 40_000, 1_000
+    directory = Directory(size=limit)
+    segment = "600" if has_small_segments else "100000"
+    directory.store.alter_topic("web", {"internal.segment.bytes": segment})
+    writers: dict[int, LineWriter] = {}
+    for number, data in steps:
+        writer = writers.setdefault(number, directory.writer(number % 2))
+        if data is None:
+            writers.pop(number).close(START_MS)
+        else:
+            with contextlib.suppress(QuotaExceededError, RecordTooLargeError):
+                writer.write(data, START_MS)
+        unfinished = sum(one.unfinished for one in writers.values())
+        assert directory.used + unfinished <= limit + largest
+        sealed = sum(len(log.snapshot.segments) - 1 for log in directory.logs)
+        assert sealed * SEGMENT_BYTES <= limit + (MOST_REQUESTS + 1) * SEGMENT_BYTES
+
+
+def test_unfinished_lines_of_many_files_fill_the_quota_together() -> None:
+    directory = Directory(size=10_000)
+    directory.store.alter_topic("web", {"internal.segment.bytes": "100000"})
+    writers = [directory.writer(number % 2) for number in range(200)]
+    accepted = 0
+    for writer in writers:
+        try:
+            accepted += writer.write(b"z" * 900, START_MS)
+        except QuotaExceededError:
+            break
+    assert accepted <= 10_000
+    assert accepted >= 9_000
+    for writer in writers:
+        writer.close(START_MS)
+    assert directory.used <= 10_000 + 80 * (accepted // 900)

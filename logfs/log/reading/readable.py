@@ -171,6 +171,11 @@ class ReadableLog(abc.ABC):
         """Bytes of the ``.log`` files on this disk."""
         return self.state.snapshot.size_bytes
 
+    @property
+    def quota_bytes(self) -> int:
+        """Bytes on this disk as quotas count them."""
+        return self.local_bytes
+
     # Following another writer: by default there is none
 
     @property

@@ -54,6 +54,11 @@ class LineFiles:
         return not (self._outlived or has_unsynced or self._has_unsynced_removal)
 
     @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of all unfinished lines. Any thread."""
+        return sum(file.line_bytes for file in list(self._open))
+
+    @property
     def _has_unsynced_removal(self) -> bool:
         return self._unsynced_removal > self._synced_removals
 
