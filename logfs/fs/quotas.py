@@ -4,7 +4,7 @@
     user_max_message_bytes=N    the value of max.message.bytes
     user_max_open_files=N       files and directories of the mount that a user has open
     user_max_bytes=N            bytes of all topics of one owner together on this disk, unfinished
-                                lines included; a sealed segment counts for 16 KiB and more
+                                lines included; a sealed segment takes 16 KiB and more
     user_max_byte_rate=N        bytes a second that a user writes to files of the mount
 
 A record is in memory as a whole when it is appended and when it is read. A partition is a directory

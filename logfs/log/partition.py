@@ -225,9 +225,9 @@ class PartitionLog(ReadableLog):
 
     @property
     def quota_bytes(self) -> int:
-        """Bytes of all files on this disk, as quotas count them.
+        """Bytes of all files on this disk, as quotas measure them.
 
-        An unfinished line counts before it is a record. A sealed segment counts for at least
+        An unfinished line is included before it is a record. A sealed segment takes at least
         ``SEGMENT_BYTES``: it has four files, however few records are in it.
         """
         snapshot, tier, total = self.snapshot, self.tier, self.line_files.unfinished_bytes

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from logfs.errors import QuotaExceededError
 
 SEGMENT_BYTES = 16 * 1024
-"""What a sealed segment counts for at least: the blocks of its files."""
+"""What a sealed segment takes of a quota at least: the blocks of its files."""
 MOST_REQUESTS = 32
 """After how many requests all partitions are measured again."""
 BURST_S = 1.0

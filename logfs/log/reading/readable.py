@@ -173,7 +173,7 @@ class ReadableLog(abc.ABC):
 
     @property
     def quota_bytes(self) -> int:
-        """Bytes on this disk as quotas count them."""
+        """Bytes on this disk as quotas measure them."""
         return self.local_bytes
 
     # Following another writer: by default there is none
