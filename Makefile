@@ -126,7 +126,7 @@ connector: kafka spark
 # The package is installed editable: a change of Python takes effect at once, these need a new build.
 $(VENV)/.installed: pyproject.toml setup.py logfs/log/reading/_cursor.h $(wildcard $(addprefix logfs/records/*., pyx pxd pxi h) $(addprefix logfs/disk/*., pyx h) $(addprefix logfs/log/writing/*., pyx pxd pxi h) $(addprefix logfs/fs/native/*., c h))
 	@.ci/system-packages
-	@echo "logfs: setting up $(VENV), about a minute the first time"
+	@echo "logfs: setting up $(VENV), two minutes or so the first time"
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)
 	@# Debian 12's pip forgets the certificates it is configured with when it builds.
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet 'pip>=24'
