@@ -2,8 +2,8 @@
 
 It lies in three ways, as real ones do. A crash keeps any sectors, or any prefix, of the bytes that
 were not synced; it may leave wrong bytes among them; and a failed sync drops the dirty bytes for
-good: they can still be read, and a later sync succeeds without them. Names and their directories
-do the same.
+good: they can still be read, and a later sync succeeds without them. Even the same bytes, written
+to the same place again, are dropped. Names and their directories do the same.
 
     disk.fail_next_sync("*.log")          # the next fsync of a .log raises EIO
     disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=10)
@@ -179,6 +179,10 @@ class FakeDisk:
             disk.names_need_room = self.names_need_room
             disk.mounts = self.mounts
         return disk
+
+    def has(self, node: FileNode) -> bool:
+        """Return whether a file has a name."""
+        return any(found is node for found in self._state.files())
 
     # The contract.
 
@@ -421,6 +425,14 @@ class FakeFile(BeginsSyncs):
                 self._node.lose_changes()
                 raise os_error(fault.error, self._name)
             self._node.sync()
+
+    def drop_cached(self) -> None:
+        with self._using("drop_cached"):
+            self._node.drop_cached()
+
+    def has_name(self) -> bool:
+        with self._using("has_name"):
+            return self._disk.has(self._node)
 
     def close(self) -> None:
         with self._disk.guard:

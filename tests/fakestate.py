@@ -164,6 +164,8 @@ class FileNode:
     changes: list[Write | Resize] = field(default_factory=list)
     """What lies between the two and can still get there."""
     allocated: Ranges = field(default_factory=Ranges)
+    unwritten: Ranges = field(default_factory=Ranges)
+    """Where a sync has failed: what is written there again does not reach the disk, as on ext4."""
 
     def write(self, position: int, data: bytes) -> None:
         self.allocated.add(position, position + len(data))
@@ -171,6 +173,7 @@ class FileNode:
 
     def resize(self, size: int) -> None:
         self.allocated.cut(size)
+        self.unwritten.cut(size)
         self._change(Resize(size))
 
     def _change(self, change: Write | Resize) -> None:
@@ -179,15 +182,38 @@ class FileNode:
 
     def sync(self) -> None:
         for change in self.changes:
-            self.durable.apply(change)
+            if isinstance(change, Resize):
+                self.durable.apply(change)
+            else:
+                self._reach_disk(change)
         self.changes.clear()
+
+    def _reach_disk(self, write: Write) -> None:
+        begin, end = write.position, write.position + len(write.data)
+        self.durable.apply(Resize(max(self.durable.size, end)))
+        for lost_begin, lost_end in [*self.unwritten, (end, end)]:
+            stop = min(max(lost_begin, begin), end)
+            self.durable.apply(
+                Write(begin, write.data[begin - write.position : stop - write.position])
+            )
+            begin = min(max(begin, lost_end), end)
 
     def lose_changes(self) -> None:
         """A sync failed: the cache shows the bytes, now called clean; the disk never gets them."""
+        size = self.durable.size
         for change in self.changes:
             if isinstance(change, Resize):
                 self.durable.apply(change)  # lengths are in the journal, which did not fail
+            else:  # what the disk has before it has its blocks
+                self.unwritten.add(max(change.position, size), change.position + len(change.data))
         self.changes.clear()
+
+    def drop_cached(self) -> None:
+        """Forget what is called clean: the disk is read again, and its blocks are known."""
+        self.content = Content(bytearray(self.durable.data), self.durable.size)
+        for change in self.changes:
+            self.content.apply(change)
+        self.unwritten.cut(0)
 
     def crash(self, random: Random | None) -> None:
         """Keep what is durable and, if there is a random, some of the rest.
@@ -207,6 +233,7 @@ class FileNode:
         self.content = Content(bytearray(self.durable.data), self.durable.size)
         self.changes.clear()
         self.allocated.cut(self.content.size)
+        self.unwritten.cut(0)
 
     def _prefix(self, random: Random) -> list[Write | Resize]:
         total = sum(_weight(change) for change in self.changes)

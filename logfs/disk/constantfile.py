@@ -60,6 +60,13 @@ class ConstantFile:
     def sync(self) -> None:
         """Do nothing: nothing can be written."""
 
+    def drop_cached(self) -> None:
+        """See ``vfs.File``."""
+
+    def has_name(self) -> bool:
+        """See ``vfs.File``."""
+        return True
+
     def begin_sync(self, syncs: Syncs) -> Sync | None:
         """See ``vfs.File``."""
         return None

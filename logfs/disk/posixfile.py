@@ -1,5 +1,6 @@
 """One open file of the operating system: ``vfs.File`` done with system calls on a descriptor."""
 
+import contextlib
 import errno
 import os
 
@@ -126,6 +127,18 @@ class PosixFile:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         try:
             os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def drop_cached(self) -> None:
+        """See ``vfs.File``."""
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def has_name(self) -> bool:
+        """See ``vfs.File``."""
+        try:
+            return os.fstat(self._descriptor).st_nlink > 0
         except OSError as error:
             raise self._named(error) from None
 

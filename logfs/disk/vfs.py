@@ -7,7 +7,9 @@ that keeps any prefix of what was not synced, or garbage of the same length, and
 changed names.
 
 A failed ``sync`` is final: the kernel has marked the dirty pages clean or dropped them, so a later
-``sync`` that succeeds proves nothing about them. Write the data again, or stop.
+``sync`` that succeeds proves nothing about them. Nor does one after the same bytes were written to
+the same place: ext4 may have forgotten that the blocks there are not marked as written, and shows
+zeros after a power cut. ``write_again`` brings such a file to the disk.
 
 Concurrency. Any number of threads may read one ``File`` while one thread writes, syncs or truncates
 it. ``close`` must be the last call. Two threads must not change the same name at the same time.
@@ -24,7 +26,7 @@ wherever a file or a directory is needed. So is a FIFO, a socket or a device (EN
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 ReadableBuffer = bytes | bytearray | memoryview
@@ -43,6 +45,7 @@ SMALL_FILE_BYTES = 8 << 20
 names, 400,000 leader epochs."""
 LARGER_FILE_BYTES = 64 << 20
 """The same for files of binary entries: a million producers, 300,000 segments."""
+_PIECE_BYTES = 1 << 20
 
 
 class FileStat(NamedTuple):
@@ -179,6 +182,17 @@ class File(Protocol):
         Raises:
             OSError: Nothing written since the last good sync may be counted on, now or later.
         """
+        ...
+
+    def drop_cached(self) -> None:
+        """Drop what is in the page cache and was synced: the next reads come from the disk.
+
+        It is a hint, for what another process has mapped stays, and nothing is raised.
+        """
+        ...
+
+    def has_name(self) -> bool:
+        """Whether the file has a name; if not, it is gone once it is closed."""
         ...
 
     def begin_sync(self, syncs: Syncs) -> Sync | None:
@@ -412,17 +426,60 @@ def replace_file(disk: Disk, name: str, data: ReadableBuffer) -> None:
 
     Source: Kafka CheckpointFile.write.
     """
+
+    def write(file: File) -> None:
+        file.pwrite(data, 0)
+        file.sync()
+
+    _replace_by(disk, name, write)
+
+
+def write_again(disk: Disk, name: str) -> None:
+    """Bring a file to the disk although a write or ``sync`` of it failed; durable on return.
+
+    Its bytes go into a new file, which is read back from the disk and compared before it takes the
+    name. A kill leaves the old file, perhaps beside a ``NAME.tmp``. Open files go on with the old
+    one: the caller closes them.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        OSError: The old file is in place. EIO: the disk has other bytes than were written to it.
+    """
+    with contextlib.closing(disk.open(name)) as old:
+        size = old.size()
+
+        def write(file: File) -> None:
+            file.truncate(size)
+            for position, piece in _pieces(old, size):
+                if piece.count(0) < len(piece):  # what was a hole stays one
+                    file.pwrite(piece, position)
+            file.sync()
+            file.drop_cached()
+            for position, piece in _pieces(old, size):
+                if file.pread(len(piece), position) != piece:
+                    text = f"the disk has other bytes from {position} on than were written to it"
+                    raise OSError(errno.EIO, text, name)
+
+        mtime_ms = disk.stat(name).mtime_ms
+        _replace_by(disk, name, write)
+    with contextlib.suppress(OSError):
+        disk.touch_times(name, mtime_ms)
+
+
+def _pieces(file: File, size: int) -> Iterator[tuple[int, bytes]]:
+    for position in range(0, size, _PIECE_BYTES):
+        yield position, file.pread(min(_PIECE_BYTES, size - position), position)
+
+
+def _replace_by(disk: Disk, name: str, write: Callable[[File], None]) -> None:
+    """Put a new file that ``write`` fills and syncs in the place of another, durably."""
     temporary = name + TEMPORARY_SUFFIX
     if disk.exists(temporary):
         disk.remove(temporary)
     try:
-        file = disk.open(temporary, write=True, create=True)
-        try:
+        with contextlib.closing(disk.open(temporary, write=True, create=True)) as file:
             file.truncate(0)
-            file.pwrite(data, 0)
-            file.sync()
-        finally:
-            file.close()
+            write(file)
         disk.rename(temporary, name)
     except OSError:
         with contextlib.suppress(OSError):

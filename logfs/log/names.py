@@ -171,10 +171,13 @@ def format_deleted_file(base_offset: int, kind: FileKind, copy: int = 0) -> str:
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a file was renamed to be removed, so that loading removes it.
+    """Tell whether loading removes a file: renamed for that, or a copy that was not finished.
 
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles.
     """
+    copied = name.removesuffix(".tmp")
+    if copied != name:
+        return parse_unfinished_file(copied) is not None or parse_segment_file(copied) is not None
     return name.endswith(FileSuffix.DELETED) and not name.endswith(_DELETED_CHECKPOINT)
 
 

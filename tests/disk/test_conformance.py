@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.disk.posix import PosixDisk
-from logfs.disk.vfs import Disk, File, parent_of
+from logfs.disk.vfs import Disk, File, parent_of, write_again
 from logfs.errors import LockedError
 from tests.fakes import FakeDisk
 
@@ -365,3 +365,29 @@ def test_both_hold_the_same_bytes_after_any_changes(
         assert file.pread(file.size(), 0) == disk.read("a")
     assert fake.read("a") == real.read("a")
     assert fake.after_kill().read("a") == real.read("a")
+
+
+def test_a_file_is_written_again_as_it_is_under_a_new_inode(disk: Disk) -> None:
+    data = os.urandom(3 << 19)
+    new_file(disk, "f", data).close()
+    disk.touch_times("f", 1_700_000_000_000)
+    old = disk.open("f")
+    write_again(disk, "f")
+    assert disk.read("f") == data
+    assert disk.stat("f").mtime_ms == 1_700_000_000_000
+    assert (disk.stat("f").inode != old.inode(), disk.list("")) == (True, [("f", False)])
+
+
+def test_a_file_knows_whether_it_has_a_name(disk: Disk) -> None:
+    file = new_file(disk, "f", b"a")
+    assert file.has_name()
+    disk.rename("f", "g")
+    assert file.has_name()
+    file.drop_cached()
+    assert disk.read("g") == b"a"
+    disk.remove("g")
+    assert not file.has_name()
+    disk.make_directory("d")
+    inside = new_file(disk, "d/f", b"a")
+    disk.remove_tree("d")
+    assert not inside.has_name()

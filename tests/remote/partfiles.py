@@ -54,6 +54,12 @@ class PartFile:
     def sync(self) -> None:
         raise OSError(errno.EROFS, "a file of the store", self._name)
 
+    def drop_cached(self) -> None:
+        return
+
+    def has_name(self) -> bool:
+        return True
+
     def begin_sync(self, syncs: Syncs) -> Sync | None:
         raise OSError(errno.EROFS, "a file of the store", self._name)
 

@@ -41,6 +41,13 @@ class ReadOnlyFile:
     def sync(self) -> None:
         """See ``vfs.File``; an object is durable."""
 
+    def drop_cached(self) -> None:
+        """See ``vfs.File``."""
+
+    def has_name(self) -> bool:
+        """See ``vfs.File``."""
+        return True
+
     def begin_sync(self, syncs: Syncs) -> Sync | None:
         """See ``vfs.File``."""
         return None

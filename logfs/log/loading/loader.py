@@ -27,7 +27,7 @@ from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.missing import tell_missing
 from logfs.log.loading.preloading import PreloadedPartition
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import load_segments
+from logfs.log.loading.recovery import load_segments, write_doubtful_again
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
@@ -106,6 +106,7 @@ def _load(
         loader.kinds, loader.swapped = _list_segments(
             context, loader.topic_partition, PreloadedPartition()
         )
+    write_doubtful_again(loader)
     take_pending(loader)
     present = frozenset(loader.bases)
     load_segments(loader)

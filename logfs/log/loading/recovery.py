@@ -16,7 +16,7 @@ import logging
 import resource
 from collections.abc import Sequence
 
-from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
+from logfs.disk.vfs import DISK_FULL, TEMPORARY_SUFFIX, Disk, File, write_again
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.loading.context import Loader
@@ -36,7 +36,7 @@ from logfs.log.segments.scan import (
 from logfs.log.segments.segment import INDEX_KINDS, Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import remove_segment_files
-from logfs.log.writing.reservation import ALL_SHOWN, NO_BOOT
+from logfs.log.writing.reservation import ALL_SHOWN, FAILED, NO_BOOT
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -45,6 +45,36 @@ _CHUNK_BYTES = 1024 * 1024
 PAGE_BYTES = resource.getpagesize()
 _MOST_REPAIRS = 16
 """Base offsets that are repaired in one segment, each with another scan."""
+
+
+def write_doubtful_again(loader: Loader) -> None:
+    """Bring to the disk what a failed write or fsync may have kept from it, before it is scanned.
+
+    That is every file that is appended to and synced: the ``.log`` of each segment that must be
+    recovered, the segment table, and the unfinished lines. The others are written as new files.
+
+    Raises:
+        OSError: The disk still fails, or has no room for a copy.
+    """
+    context, disk = loader.context, loader.context.disk
+    if context.read_only or not (context.has_failed or loader.boots & {FAILED, NO_BOOT}):
+        return
+    bases = loader.bases
+    paths = [
+        loader.segment(base, Positions()).name
+        for number, base in enumerate(bases)
+        if loader.must_recover(_after(bases, number)) and not loader.is_tiered(base)
+    ]
+    left = [names.SEGMENT_TABLE, *context.leftovers.get(loader.topic_partition, ())]
+    paths += [f"{loader.directory}/{name}" for name in left]
+    try:
+        for path in paths:
+            if disk.exists(path):
+                write_again(disk, path)
+    except OSError as error:
+        # NO_BOOT alone is also left by a stop while the log was being cut, and that is no failure.
+        if error.errno not in DISK_FULL or context.has_failed or FAILED in loader.boots:
+            raise
 
 
 def load_segments(loader: Loader) -> None:
@@ -166,12 +196,7 @@ def _load_segment(
     following = bases[number + 1 :]
     segment = loader.segment(bases[number], ends if entry is None else entry.bases)
     segment.is_after_gap = entry is not None and entry.is_after_gap
-    # Before the scan, which puts NO_BOOT into the table before it truncates what was shown.
-    is_cache_doubtful = loader.context.has_failed or NO_BOOT in loader.boots
-    segment = _scan(loader, segment, entry, following)
-    if must_recover and is_cache_doubtful and not loader.context.read_only:
-        _rewrite(loader.context.disk, segment.name, segment.size_bytes)
-    return segment
+    return _scan(loader, segment, entry, following)
 
 
 def _after(bases: Sequence[int], number: int) -> int | None:
@@ -479,18 +504,6 @@ def _save_tail(
     disk.rename(path + TEMPORARY_SUFFIX, path)
     disk.sync_directory(segment.directory)
     return name
-
-
-def _rewrite(disk: Disk, name: str, size: int) -> None:
-    """Overwrite the first ``size`` bytes of a file with themselves, and make them durable.
-
-    After a failed fsync the page cache marks bytes as clean that the disk does not have.
-    """
-    file = disk.open(name, write=True)
-    for start in range(0, size, _CHUNK_BYTES):
-        file.pwrite(file.pread(min(_CHUNK_BYTES, size - start), start), start)
-    file.sync()
-    file.close()
 
 
 def _is_copy(copy: File, log: File, position: int, file_size: int) -> bool:

@@ -13,6 +13,8 @@ from logfs.types import Positions
 RESERVED_BYTES = 256 * 1024 * 1024
 NO_BOOT = bytes(8)
 """In place of a boot id: bytes that were shown may be lost, even if the machine went on."""
+FAILED = bytes(7) + b"\1"
+"""The same, and the page cache may have what the disk has not: a write or an fsync has failed."""
 ALL_SHOWN = b"\xff" * 8
 """In place of a boot id: nothing is lost, but a size up to the bound may have been shown."""
 
@@ -59,14 +61,14 @@ class PositionReservation:
         self._table.put(self.open_entry(segment))
         return self._noted
 
-    def invalidate(self, segment: Segment) -> None:
+    def invalidate(self, segment: Segment, why: bytes = NO_BOOT) -> None:
         """Note that the log may lose what was shown without the machine stopping.
 
-        After a failed write or fsync, or while the log is being cut: the page cache is no proof of
-        what the disk has. The next owner of the partition continues after the bound, as after a
-        power cut. Needs no ``sync``: a power cut says the same.
+        While the log is being cut, or because it has ``FAILED``. The next owner of the partition
+        continues after the bound, as after a power cut. Needs no ``sync``: a power cut says the
+        same.
         """
-        self._table.put(self.open_entry(segment)._replace(boot=NO_BOOT))
+        self._table.put(self.open_entry(segment)._replace(boot=why))
 
     def sync(self, noted: Positions) -> None:
         """Make a noted bound durable; it takes effect with that."""

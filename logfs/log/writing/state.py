@@ -35,7 +35,7 @@ from logfs.log.writing._end import LogEnd as NativeEnd
 from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
-from logfs.log.writing.reservation import PositionReservation
+from logfs.log.writing.reservation import FAILED, PositionReservation
 from logfs.records.encoded import EncodeOptions
 from logfs.types import MAX_OFFSET, Positions
 
@@ -299,7 +299,7 @@ class PartitionState(_WrittenState, ReadableState):
                 extra={"fields": {"event": "offline", "offset": self.snapshot.end.offset}},
             )  # fmt: skip
             with contextlib.suppress(OSError):
-                self.reservation.invalidate(self.snapshot.active)
+                self.reservation.invalidate(self.snapshot.active, FAILED)
 
     @contextlib.contextmanager
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
