@@ -26,7 +26,9 @@ MISSED = "missed"
 """The source of a mirror has deleted records that the mirror had not fetched yet."""
 NOT_FORWARDED = "not forwarded"
 """Records were deleted that should have gone to a cluster before."""
-KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED, NOT_FORWARDED)
+REMOVED = "removed"
+"""Another program has removed the file."""
+KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED, NOT_FORWARDED, REMOVED)
 """The kinds of losses: ``Loss.kind``."""
 EXPIRED = "expired"
 """Records were deleted before a reader reached them: logged, but no loss: they had expired."""

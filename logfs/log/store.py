@@ -118,6 +118,8 @@ class LogStore(ChangeableCatalog):
         """
         with self._changes:
             old = self.partition(*topic_partition)
+            if not self.disk.exists(old.directory):
+                return old  # removed by another program: what is open is all that can be read
             old.close_files()
             context = replace(self._loading(now_ms, is_clean=False), has_failed=True)
             if not old.is_unreadable:
@@ -243,6 +245,9 @@ class LogStore(ChangeableCatalog):
         context = replace(context, unflushed=note, preloaded=preloaded)
         self.was_clean = is_clean or not found
         if not self.was_clean:
+            if not self.read_only:
+                # A stop may have come between a change of names and its sync, as of a new topic.
+                self.disk.sync_directory("")
             say(f"no clean shutdown: recovering {len(found)} partitions")
         workers = self.config.num_recovery_threads_per_data_dir
         for done, log in enumerate(load_all(context, found, workers), start=1):

@@ -7,6 +7,7 @@ import pytest
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import write_again
+from logfs.errors import LogOfflineError
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.names import SEGMENT_TABLE
@@ -16,6 +17,7 @@ from logfs.log.writing.segmentremoval import DeletedFiles
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.fakestate import Stopped
+from tests.fakesyncs import FakeSyncs
 from tests.log.durability import OFFLINE, fail_sync
 from tests.log.support import DIRECTORY, TP, Bench, contents, lines_of, log_name
 
@@ -182,3 +184,69 @@ def test_recovery_after_a_kill_copies_nothing_that_no_sync_has_failed_for() -> N
     bench.kill()
     assert bench.disk.stat(LOG).inode == inode
     assert bench.store.partition(*TP).offline is None
+
+
+@pytest.mark.expect_log("another program has removed it")
+@pytest.mark.allow_log(OFFLINE)
+@pytest.mark.parametrize("removes_directory", [True, False])
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_flush_of_a_log_that_another_program_has_removed_fails_and_tells_of_a_loss(
+    removes_directory: bool, is_begun: bool
+) -> None:
+    bench, syncs = Bench(), FakeSyncs()
+    bench.write(b"a")
+    bench.log.flush()
+    bench.write(b"b")
+    flush = bench.log.begin_flush(syncs) if is_begun else None
+    bench.disk.remove_tree(DIRECTORY) if removes_directory else bench.disk.remove(LOG)
+    if flush is not None:
+        syncs.let_go()
+        assert not bench.log.end_flush(flush)
+    with pytest.raises(OSError, match="another program has removed the file"):
+        bench.log.flush()
+    log = bench.log
+    assert [(loss.kind, loss.bytes) for loss in log.losses] == [("removed", 138)]
+    assert lines_of(log) == [b"a", b"b"]
+    with pytest.raises(LogOfflineError):
+        bench.write(b"c")
+    if removes_directory:
+        assert lines_of(bench.reload()) == [b"a", b"b"], "there is nothing to load"
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_log_that_a_trim_has_removed_while_it_was_synced_is_no_loss(is_begun: bool) -> None:
+    bench, syncs = Bench(), FakeSyncs()
+    bench.write(b"a")
+    flush = bench.log.begin_flush(syncs) if is_begun else None
+
+    def remove(operation: str, name: str, _size: int) -> None:
+        if operation == "has_name":
+            bench.disk.before = None
+            bench.log.roll(bench.now_ms)
+            bench.log.advance_log_start_offset(1, bench.now_ms)
+            bench.log.expedite_removal(bench.now_ms)
+            bench.log.remove_due_files(bench.now_ms)
+
+    bench.disk.before = remove
+    if flush is not None:
+        syncs.let_go()
+        bench.log.end_flush(flush)
+    bench.log.flush()
+    assert (bench.log.offline, bench.log.losses) == (None, [])
+
+
+def test_a_topic_whose_creation_a_kill_cut_short_survives_a_power_cut_once_loaded() -> None:
+    disk, killed = FakeDisk(), list[FakeDisk]()
+
+    def see(operation: str, name: str, _size: int) -> None:
+        if operation == "sync_directory" and name == "" and DIRECTORY in disk.inodes(""):
+            killed.append(disk.after_kill())
+
+    disk.before = see
+    Bench(disk=disk)
+    disk = killed[0]
+    assert not disk.is_durable(DIRECTORY)
+    bench = Bench(disk=disk)
+    bench.write(b"acknowledged")
+    bench.log.flush()
+    assert lines_of(bench.crash()) == [b"acknowledged"]

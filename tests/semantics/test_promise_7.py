@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -312,3 +313,33 @@ def test_lost_positions_are_reported(mount: Mount, damage: Callable[[Path], obje
     mount.restart()
     assert (os.stat(path).st_ino, len(values(path))) == (inode, 400)
     assert len(meta(path)["losses"]) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("no_native",)], ids=["native", "no_native"])
+@pytest.mark.parametrize("removes_directory", [True, False])
+def test_an_fsync_of_a_removed_log_fails(
+    tmp_path: Path, options: tuple[str, ...], removes_directory: bool
+) -> None:
+    """If another program removes the active log of a partition below a mount, the next fsync(2)
+    is EIO and a loss is told."""
+    with Mount(tmp_path / "data", tmp_path / "mnt", *options) as mount:
+        path = mount.point / "orders" / "0"
+        path.parent.mkdir()
+        append(path, b"before\n")
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.write(file, b"synced\n")
+        os.fsync(file)
+        if removes_directory:
+            shutil.rmtree(mount.data / "orders-0")
+        else:
+            last_log(mount).unlink()
+        os.write(file, b"lost\n")
+        assert errno_of(os.fsync, file) == errno.EIO
+        assert errno_of(os.write, file, b"refused\n") == errno.EIO
+        assert path.read_bytes() == b"before\nsynced\nlost\n"
+        assert [loss["kind"] for loss in meta(path)["losses"]] == ["removed"]
+        assert errno_of(os.close, file) == errno.EIO
+        assert mount.log.count("[loss: removed, ") == 1
+        if removes_directory:
+            assert errno_of(append, path, b"refused\n") == errno.EIO
+            assert path.read_bytes() == b"before\nsynced\nlost\n"

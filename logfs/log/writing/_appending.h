@@ -25,6 +25,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -576,6 +577,14 @@ static void appending_end_note(log_partition *partition) {
     pthread_mutex_unlock(&partition->mutex);
 }
 
+/* Leave the partition to Python after a sync that made nothing durable. While noting. */
+static void appending_leave_sync(log_partition *partition, int64_t since_ms) {
+    partition->is_armed = 0;
+    if (since_ms >= 0) {
+        __atomic_store_n(&partition->unflushed_since_ms, since_ms, __ATOMIC_SEQ_CST);
+    }
+}
+
 /* Note the end of a sync: what is durable, or that Python has to find out. */
 static void appending_note_sync(
     log_partition *partition, int error, int64_t offset, int64_t changes, int64_t since_ms,
@@ -597,10 +606,7 @@ static void appending_note_sync(
         partition->sync_classes[appending_class(bounds, SYNC_CLASSES - 1, taken_ns)]++;
     } else {
         partition->sync_error = error;
-        partition->is_armed = 0;
-        if (since_ms >= 0) {
-            __atomic_store_n(&partition->unflushed_since_ms, since_ms, __ATOMIC_SEQ_CST);
-        }
+        appending_leave_sync(partition, since_ms);
     }
     appending_end_note(partition);
 }
@@ -608,6 +614,7 @@ static void appending_note_sync(
 /* Flush a partition; see _served.h. */
 static int64_t appending_sync(log_partition *partition) {
     int64_t offset = SYNC_LEFT, changes = 0, since_ms = -1, begun_ns;
+    struct stat file;
     int fd = -1, error;
 
     appending_begin_note(partition);
@@ -626,6 +633,14 @@ static int64_t appending_sync(log_partition *partition) {
         return SYNC_LEFT;
     begun_ns = appending_clock(CLOCK_MONOTONIC);
     error = fsync(fd) == 0 ? 0 : errno;
+    if (error == 0 && (fstat(fd, &file) != 0 || file.st_nlink == 0)) {
+        /* Another program has removed the file: Python finds out, and tells of it. */
+        close(fd);
+        appending_begin_note(partition);
+        appending_leave_sync(partition, since_ms);
+        appending_end_note(partition);
+        return SYNC_LEFT;
+    }
     close(fd);
     appending_note_sync(partition, error, offset, changes, since_ms,
                         appending_clock(CLOCK_MONOTONIC) - begun_ns);

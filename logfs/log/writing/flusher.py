@@ -13,12 +13,14 @@ by another caller that has to wait for it.
 """
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logfs.disk.vfs import File, Sync, Syncs
+from logfs.log.losses import REMOVED, Loss, log_loss
 from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.log.writing.state import PartitionState
 
@@ -30,6 +32,8 @@ class Flush(NamedTuple):
     """
 
     sync: Sync
+    segment: Segment
+    log: File
     end_offset: int
     started_s: float
 
@@ -106,6 +110,7 @@ class Flusher:
         """
         if self._begun is flush:
             has_failed = flush.sync.has_failed or self._state.lock.sync_error
+            has_failed = has_failed or not flush.log.has_name()
             if has_failed or not self._lock.acquire(blocking=False):
                 return False
             try:
@@ -167,7 +172,9 @@ class Flusher:
             started_s = state.host.clock_s()
             now = state.snapshot
             self._flush_sealed()
-            now.active.files().log.sync()
+            log = now.active.files().log
+            log.sync()
+            self._check_has_name(now.active, log)
             state.counters.flush_s.observe(state.host.clock_s() - started_s)
             state.recovery_point = max(state.recovery_point, now.end.offset)
 
@@ -192,9 +199,10 @@ class Flusher:
             # Only now: what was sealed before is known.
             if self._sealed or self._has_new_names:
                 return None
-            sync = now.active.files().log.begin_sync(syncs)
+            log = now.active.files().log
+            sync = log.begin_sync(syncs)
             if sync is not None:
-                self._begun = Flush(sync, now.end.offset, started_s)
+                self._begun = Flush(sync, now.active, log, now.end.offset, started_s)
             return self._begun
         finally:
             self._lock.release()
@@ -210,10 +218,31 @@ class Flusher:
             return
         try:
             flush.sync.wait()
+            self._check_has_name(flush.segment, flush.log)
         finally:
             self._begun = None
         state.counters.flush_s.observe(state.host.clock_s() - flush.started_s)
         state.recovery_point = max(state.recovery_point, flush.end_offset)
+
+    def _check_has_name(self, segment: Segment, log: File) -> None:
+        """Raise OSError (EIO), and tell of a loss, if another program has removed the active log.
+
+        Its bytes are on the disk until the file is closed, and no start finds them.
+        """
+        state = self._state
+        if log.has_name() or state.is_deleted or state.snapshot.active is not segment:
+            return
+        begin, end = segment.base_offset, state.snapshot.end
+        detail = (
+            f"{segment.name}: another program has removed it, with the records from offset {begin} "
+            f"to {end.offset - 1}"
+        )
+        file = segment.name.rpartition("/")[2]
+        loss = Loss(state.last_modified_ms, REMOVED, file, 0, end.file_size, begin, detail)
+        log_loss(state.topic_partition, loss)
+        with contextlib.suppress(OSError):  # its directory may be gone as well
+            state.losses.add(loss)
+        raise OSError(errno.EIO, "another program has removed the file", segment.name)
 
     @contextlib.contextmanager
     def _final_failure(self) -> Iterator[None]:
