@@ -180,6 +180,11 @@ class FakeDisk:
             disk.mounts = self.mounts
         return disk
 
+    def removed_but_open(self) -> int:
+        """Return how many files are open that have no name any more."""
+        with self.guard:
+            return len(set(self.opens) - set(self._state.files()))
+
     def has(self, node: FileNode) -> bool:
         """Return whether a file has a name."""
         return any(found is node for found in self._state.files())

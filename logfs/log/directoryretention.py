@@ -29,7 +29,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logfs.config import CleanupPolicy, StoreConfig
-from logfs.disk.vfs import DISK_FULL
 from logfs.log.catalog import Catalog
 from logfs.log.holds import held_offset, note_not_forwarded
 from logfs.log.partition import PartitionLog
@@ -142,7 +141,6 @@ def remove_waiting_files(log: PartitionLog, now_ms: int) -> None:
     Raises:
         OSError: The disk failed; some files may have been removed.
     """
-    _release_files(log)
     size_bytes, _ = log.expedite_removal(now_ms)
     log.remove_due_files(now_ms)
     if size_bytes:
@@ -218,8 +216,6 @@ def delete_share(log: PartitionLog, share: Share, limit: Usage, now_ms: int) -> 
         OSError: The disk failed; segments may have been deleted before.
     """
     before, count, size_bytes = log.log_start_offset, 0, 0
-    if limit.rule is Rule.FREE:
-        _release_files(log)
     for end_offset in _steps(log, share.end_offset):
         with log.exclusive():
             log.check_writable()
@@ -243,15 +239,6 @@ def delete_share(log: PartitionLog, share: Share, limit: Usage, now_ms: int) -> 
         }},
     )  # fmt: skip
     return done
-
-
-def _release_files(log: PartitionLog) -> None:
-    """Close the files of sealed segments, which are open, and so on the disk, until a sync."""
-    try:
-        log.maintain()
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
 
 
 def _may_delete(log: PartitionLog) -> bool:

@@ -58,7 +58,7 @@ class PartitionLog(ReadableLog):
         super().__init__(state)
         self.line_files = state.line_files
         self.flusher = flusher = Flusher(state)
-        self._removal = removal = SegmentRemoval(state)
+        self._removal = removal = SegmentRemoval(state, flusher)
         self._appender = appender = Appender(state, flusher)
         # Bound methods, so that a call costs no frame more than in the part itself.
         self.append = appender.append
@@ -410,8 +410,9 @@ class PartitionLog(ReadableLog):
             self.state.lock.disarm()
             self._appender.active = self.state.end = None
             self.state.snapshot = snapshot  # without the end, which has the file of the log
-            for segment in self.snapshot.segments:
+            for segment in (*self.snapshot.segments, *self.deleted_segments):
                 segment.close_files()
+            self.flusher.forget_all()
             self.state.table.close()
 
     def delete(self, directory: str) -> None:

@@ -12,7 +12,8 @@ from logfs.log.names import SEGMENT_TABLE
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState
-from logfs.log.writing.segmentremoval import DeletedSegments, remove_files
+from logfs.log.writing.active import remove_segment_files
+from logfs.log.writing.segmentremoval import DeletedSegments
 from logfs.types import View
 from tests.fakestate import Stopped
 from tests.log.looking import directories
@@ -237,14 +238,14 @@ def test_a_segment_that_took_the_place_of_one_being_removed_keeps_its_own_files(
     bench.write(b"a", b"b", b"c")
     first, name = bench.log.snapshot.segments[0], log_name(0)
     second = first.successor(first.entry(SegmentState.SEALED))
-    deleted = DeletedSegments(bench.disk)
+    deleted = DeletedSegments(bench.disk, lambda *_: None)
     deleted.add(first, bench.now_ms, is_replaced=True)
     (taken,) = deleted.take_due(bench.now_ms)
     # What compaction has left is put in its place, and replaced itself before the files are gone.
     bench.put(name, b"second")
     second.pins = 1
     deleted.add(second, bench.now_ms, is_replaced=True)
-    remove_files(bench.disk, taken)
+    remove_segment_files(bench.disk, taken)
     assert deleted.take_due(bench.now_ms) == []
     assert second.files().log.pread(6, 0) == b"second"
 

@@ -342,7 +342,12 @@ class _Stored:
         self._start = start
         self._size = size
         self._name = name
-        self._entries = PagedEntries(self._read, size, stride, name)
+
+        # No method of this object: then only the garbage collector would close the file.
+        def read(length: int, position: int) -> bytes:
+            return file.pread(length, start + position)
+
+        self._entries = PagedEntries(read, size, stride, name)
 
     def entries(self) -> PagedEntries:
         """Return them; raise CorruptIndexError if another process has made the file shorter."""
@@ -356,6 +361,3 @@ class _Stored:
             raise CorruptIndexError(
                 f"{self._name}: {found} bytes of entries after the header, expected {self._size}"
             )
-
-    def _read(self, size: int, position: int) -> bytes:
-        return self._file.pread(size, self._start + position)

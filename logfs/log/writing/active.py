@@ -8,7 +8,7 @@ the segment is sealed.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
@@ -443,10 +443,28 @@ def trim_padding(disk: Disk, segment: Segment, size: int) -> None:
     segment.is_padded = False
 
 
-def remove_segment_files(disk: Disk, segment: Segment) -> None:
-    """Remove all local files of a segment."""
-    segment.close_files()
+def remove_segment_files(
+    disk: Disk,
+    segment: Segment,
+    kinds: Sequence[FileKind] = SEGMENT_FILE_KINDS,
+    pinned: SegmentFiles | None = None,
+    *,
+    has_both_names: bool = False,
+) -> None:
+    """Remove local files of a segment, and close what is open of it. It may take long.
+
+    Each removal of a segment comes here. What a reader holds is closed by the reader.
+
+    Args:
+        kinds: Which files.
+        pinned: Open files that fixed names go on reading; they go with the segment.
+        has_both_names: Some have the name of a deleted file, and others the one before.
+    """
     local = local_part(disk)
-    for kind in SEGMENT_FILE_KINDS:
-        if local.exists(segment.file_name(kind)):
-            local.remove(segment.file_name(kind))
+    for is_deleted in (False, True) if has_both_names else (segment.is_deleted,):
+        for kind in kinds:
+            name = segment.file_name(kind, is_deleted=is_deleted)
+            if local.exists(name):
+                local.remove(name)
+    segment.close_files()  # last: a reader may have opened them meanwhile
+    segment.pinned_files = pinned

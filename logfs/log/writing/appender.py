@@ -398,6 +398,7 @@ class Appender:
     def leave_active(self, *, is_durable: bool = False) -> None:
         """Seal the active segment and close its files; ``is_durable``: its indexes are synced."""
         active, self.active, self._state.end = self.active, None, None
+        self._state.lock.disarm()
         if active is not None:
             active.seal()
             if is_durable:
@@ -495,6 +496,7 @@ class Appender:
             raise
         old.seal()
         self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
+        state.lock.disarm()  # or the thread would keep the old file open until the next append
         self.active, state.end = new, new.end
         self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         snapshot = state.snapshot

@@ -44,7 +44,7 @@ class Flusher:
     def __init__(self, state: PartitionState) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._sealed: list[tuple[Segment, SegmentFiles, Sequence[File]]] = []
+        self._sealed: list[tuple[Segment, SegmentFiles | None, Sequence[File]]] = []
         self._has_new_names = False
         self._failure: OSError | None = None
         self._begun: Flush | None = None
@@ -137,6 +137,23 @@ class Flusher:
         """
         self._sealed.append((segment, files, others))
         self._has_new_names = True
+
+    def forget(self, segment: Segment, is_replaced: bool) -> None:
+        """Sync a segment no more, and close its files: it was deleted, with all before it.
+
+        If another one replaces it, that one is durable, and what goes with it is still to be.
+        """
+        for number, row in enumerate(self._sealed):
+            if row[0] is segment and is_replaced:
+                self._sealed[number] = segment, None, row[2]
+            elif row[0] is segment:
+                self._remove(row)
+                self._state.recovery_point = max(self._state.recovery_point, segment.next_offset)
+                return
+
+    def forget_all(self) -> None:
+        """Close the files of all sealed segments: nothing is synced any more."""
+        self._sealed.clear()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -260,9 +277,10 @@ class Flusher:
         state = self._state
         sealed = list(self._sealed)
         for _, files, others in sealed:
-            files.log.sync()
-            for index in files.indexes.all():
-                index.sync()
+            if files is not None:
+                files.log.sync()
+                for index in files.indexes.all():
+                    index.sync()
             for file in others:
                 file.sync()
         if self._has_new_names:
@@ -270,10 +288,14 @@ class Flusher:
             state.disk.sync_directory(state.directory)
         if sealed:
             state.table.sync()
-        for segment, _, _ in sealed:
-            segment.close_files()
-            state.recovery_point = max(state.recovery_point, segment.next_offset)
-        del self._sealed[: len(sealed)]
+        for row in sealed:
+            row[0].close_files()
+            state.recovery_point = max(state.recovery_point, row[0].next_offset)
+            self._remove(row)
+
+    def _remove(self, row: tuple[Segment, SegmentFiles | None, Sequence[File]]) -> None:
+        with contextlib.suppress(ValueError):  # another thread has removed or changed it
+            self._sealed.remove(row)
 
     def _finish_before_flush(self) -> None:
         """Make the file of the active segment if it has none: records may be unsynced before it."""

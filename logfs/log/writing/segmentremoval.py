@@ -5,7 +5,7 @@ Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LocalLog.deleteSegmentFil
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from logfs.disk.remote.overlay import local_part
@@ -17,6 +17,8 @@ from logfs.log.reading import lookup
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.writing.active import remove_segment_files
+from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.state import PartitionState
 from logfs.types import IsolationLevel, Positions
 
@@ -59,9 +61,9 @@ class DeletedNotes(Protocol):
 class SegmentRemoval:
     """Removes the oldest records of a partition; their positions become a hole."""
 
-    def __init__(self, state: PartitionState) -> None:
+    def __init__(self, state: PartitionState, flusher: Flusher) -> None:
         self._state = state
-        self.deleted = DeletedSegments(state.disk)
+        self.deleted = DeletedSegments(state.disk, flusher.forget)
         self._unnoted: list[TableEntry] = []
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
@@ -206,7 +208,7 @@ class SegmentRemoval:
         with self._state.lock:
             due = self.deleted.take_due(now_ms)
         for segment in due:
-            remove_files(self._state.disk, segment)
+            remove_segment_files(self._state.disk, segment, _REMOVED_KINDS)
             self.deleted.forget(segment)
             if self._state.tier is not None:
                 self._state.tier.forget_retired(segment.base_offset, segment.deleted_copy)
@@ -246,12 +248,17 @@ def _positions_at(snapshot: Snapshot, offset: int) -> Positions:
 class DeletedSegments:
     """The deleted segments of one partition that still have files. Under its lock.
 
+    Args:
+        unsync: Called with a segment, and whether another one replaces it: it is to be synced no
+            more.
+
     Attributes:
         notes: Where those which open files read are noted; None: nowhere.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, unsync: Callable[[Segment, bool], None]) -> None:
         self._disk = local_part(disk)
+        self._unsync = unsync
         self._waiting: list[tuple[int, Segment]] = []
         self.notes: DeletedNotes | None = None
 
@@ -285,6 +292,7 @@ class DeletedSegments:
         """
         # Not a number from the waiting segments: the files of those taken may not be removed yet.
         segment.deleted_copy = segment.rewrites
+        self._unsync(segment, is_replaced)
         kinds = SEGMENT_FILE_KINDS if is_replaced else _REMOVED_KINDS
         if segment.pins and self.notes is not None:
             self.notes.note(_files_of(segment))
@@ -347,11 +355,7 @@ class DeletedSegments:
         """
         files = _opened(segment) if segment.pins else None
         segment.is_deleted = True
-        segment.close_files()
-        segment.pinned_files = files
-        for kind in kinds:
-            for is_deleted in (True, False) if has_own_names else (True,):
-                _remove_if_there(self._disk, segment.file_name(kind, is_deleted=is_deleted))
+        remove_segment_files(self._disk, segment, kinds, files, has_both_names=has_own_names)
 
     def expedite(self, now_ms: int) -> tuple[int, int]:
         """Make all of them due; returns the bytes of those not pinned and of those pinned."""
@@ -362,7 +366,7 @@ class DeletedSegments:
         return sizes[0], sizes[1]
 
     def take_due(self, now_ms: int) -> list[Segment]:
-        """Return the due segments without pins, and forget them; see ``remove_files``."""
+        """Return the due segments without pins, and forget them; see ``remove_segment_files``."""
         due = [s for at, s in self._waiting if at <= now_ms and not s.pins]
         self._waiting = [row for row in self._waiting if row[1] not in due]
         return due
@@ -383,12 +387,6 @@ def _files_of(segment: Segment) -> DeletedFiles:
     return DeletedFiles(segment.entry(SegmentState.DROPPED), segment.deleted_copy)
 
 
-def remove_files(disk: Disk, segment: Segment) -> None:
-    """Remove the local files of a deleted segment. It may take long: call it without the lock."""
-    for kind in _REMOVED_KINDS:
-        _remove_if_there(local_part(disk), segment.file_name(kind))
-
-
 def _opened(segment: Segment) -> SegmentFiles:
     """Return the files of a segment, open, with its indexes in memory."""
     files = segment.files()
@@ -396,8 +394,3 @@ def _opened(segment: Segment) -> SegmentFiles:
     for entries in (files.offset_entries, files.time_entries, files.text_entries):
         entries()
     return files
-
-
-def _remove_if_there(disk: Disk, name: str) -> None:
-    if disk.exists(name):
-        disk.remove(name)
