@@ -267,9 +267,9 @@ class Daemon:
         fields = {"topic": topic, "partitions": partitions, "changes": dict(changes)}
         return list(self.ask("alter", fields))
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, *, at_once: bool = False) -> None:
         """Delete a topic; see ``LogStore.delete_topic``."""
-        self.ask("delete", {"topic": topic})
+        self.ask("delete", {"topic": topic, **({"at_once": True} if at_once else {})})
 
     def undelete_topic(self, topic: str) -> None:
         """Restore a deleted topic; see ``LogStore.undelete_topic``."""

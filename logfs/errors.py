@@ -58,6 +58,17 @@ def text_of(error: BaseException) -> str:
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
+def forget_frames(error: BaseException) -> None:
+    """Let an error that was answered keep nothing alive but what it says.
+
+    Its traceback has the variables of each function that it passed, perhaps an open file, and it is
+    often one of them itself: then only the garbage collector would close that file.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__, found = None, found.__context__
+
+
 def moment_of(timestamp_ms: int) -> str:
     """Return a moment as messages show it, in UTC to the second."""
     try:

@@ -247,7 +247,7 @@ REQUESTS: Mapping[str, RequestType] = {
         },
         "warnings",
     ),
-    "delete": RequestType({"topic": _TEXT}),
+    "delete": RequestType({"topic": _TEXT, "at_once": _OPTIONAL_FLAG}),
     "undelete": RequestType({"topic": _TEXT}),
     "trim": RequestType(
         {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},

@@ -163,7 +163,8 @@ class ControlCommands:
     async def _delete(self, request: Request) -> object:
         topic = request["topic"]
         with self._notes.note(request).forgiving(NoSuchTopicError, lambda: not self._has(topic)):
-            await self._changes.delete_topic(self._topic(topic))
+            at_once = bool(request["at_once"])
+            await self._changes.delete_topic(self._topic(topic), at_once=at_once)
         await self._kernel.drop_name(self._tree.root.ino, topic)
         return None
 

@@ -20,7 +20,7 @@ from logfs.control import frames
 from logfs.control.requests import Report, Request, parse_request
 from logfs.disk.sockets import short_path
 from logfs.disk.vfs import Disk
-from logfs.errors import ControlError, LogfsError
+from logfs.errors import ControlError, LogfsError, forget_frames
 from logfs.log import names
 
 logger = logging.getLogger(__name__)
@@ -149,6 +149,7 @@ class ControlServer:
             request = parse_request(header, payload, report, descriptor, peer)
             return {"result": await self._run(request)}
         except (LogfsError, OSError) as error:
+            forget_frames(error)
             return {"error": frames.encode_error(error)}
         except Exception:
             logger.exception("a bug in logfs: the request %s failed", header.get("request"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from logfs import errors
 from logfs.disk.remote.waiting import InterruptedReadError
-from logfs.errors import LogfsError, text_of
+from logfs.errors import LogfsError, forget_frames, text_of
 
 if TYPE_CHECKING:
     from logfs.log.reading.readable import ReadableLog
@@ -193,6 +193,7 @@ class Translator:
         if number is None:
             logger.error("%s: a bug in logfs, answered with EIO", request, exc_info=error)
             return errno.EIO
+        forget_frames(error)
         if isinstance(error, _WORTH_A_LINE) and number != errno.EINTR:
             message = f"{request}: {error}"
             if message != self._last_message:

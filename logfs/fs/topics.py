@@ -79,13 +79,19 @@ class TopicChangeQueue:
         self._tree.root.mtime_ms = self._clock.now_ms()
 
     async def delete_topic(
-        self, topic: TopicNode, *, only_empty: bool = False, note: Note | None = None
+        self,
+        topic: TopicNode,
+        *,
+        only_empty: bool = False,
+        at_once: bool = False,
+        note: Note | None = None,
     ) -> None:
         """Delete a topic; files that programs have open stay readable.
 
         Args:
             topic: The topic.
             only_empty: Refuse to delete a topic that contains records.
+            at_once: See ``LogStore.delete_topic``; not with ``only_empty``.
             note: That of the request; None: it has none.
 
         Raises:
@@ -93,7 +99,9 @@ class TopicChangeQueue:
                 ``LogStore.delete_topic``.
         """
         store = self._store.writable
-        delete = store.delete_empty_topic if only_empty else store.delete_topic
+        delete = partial(store.delete_topic, at_once=at_once)
+        if only_empty:
+            delete = partial(store.delete_empty_topic)
         with self._tree.kept_off_loop(topic):
             call = partial(delete, topic.name, self._clock.now_ms())
             if note is not None:

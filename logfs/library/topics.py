@@ -89,8 +89,11 @@ class Topics(Protocol):
         """
         ...
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic; raise NoSuchTopicError if there is no such topic."""
+    def delete_topic(self, topic: str, *, at_once: bool = False) -> None:
+        """Delete a topic; raise NoSuchTopicError if there is no such topic.
+
+        ``at_once``: its files are removed now, not after ``file.delete.delay.ms``.
+        """
         ...
 
     def undelete_topic(self, topic: str) -> None:
@@ -154,10 +157,10 @@ class StoredTopics:
         with self._opened() as store:
             return administration.alter_topic(store, topic, changes, partitions, self._now_ms())
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str, *, at_once: bool = False) -> None:
         """See ``Topics``."""
         with self._opened() as store:
-            store.delete_topic(topic, self._now_ms())
+            store.delete_topic(topic, self._now_ms(), at_once=at_once)
 
     def undelete_topic(self, topic: str) -> None:
         """See ``Topics``."""
@@ -249,8 +252,12 @@ class MountedTopics:
                 self._grow(topic, partitions)
             return list(self.describe_topic(topic).warnings)
 
-    def delete_topic(self, topic: str) -> None:
-        """See ``Topics``."""
+    def delete_topic(self, topic: str, *, at_once: bool = False) -> None:
+        """See ``Topics``; PermissionError with ``at_once``, which the mount has no call for."""
+        if at_once:
+            raise PermissionError(
+                errno.EPERM, "only the daemon's user and root can remove files at once", str(topic)
+            )
         with _errors(topic):
             self._path(topic).rmdir()
 

@@ -142,11 +142,17 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             config = self.topic_config(name)
             self._add_partitions(name, missing, identity, config, now_ms, mirror)
 
-    def delete_topic(self, name: str, now_ms: int) -> None:
+    def delete_topic(self, name: str, now_ms: int, *, at_once: bool = False) -> None:
         """Delete a topic as Kafka does: renamed now, removed after ``file.delete.delay.ms``.
 
         Open readers finish; appends of open writers are refused with DeletedError. This needs no
         room on the disk: rows of the topic in the small files of the root may be removed later.
+
+        Args:
+            name: The topic.
+            now_ms: The clock.
+            at_once: Remove the files now; those of a partition that an open fixed name reads, when
+                it is closed.
 
         Raises:
             NoSuchTopicError, ReadOnlyError.
@@ -159,11 +165,13 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             logs = list(self._partitions(name).values())
             gone = {log.topic_partition for log in logs}
             rows = [(log, deleted_name_of(self.disk, log, self._host)) for log in logs]
-            delay_ms = self.config.log_segment_delete_delay_ms
+            delay_ms = 0 if at_once else self.config.log_segment_delete_delay_ms
             self._deleted.delete(rows, self.attributes, now_ms, delay_ms)
             for log in logs:
                 self.retired.add(log.counters)
             del self._topics[name]
+            if at_once:
+                self._deleted.remove_due(now_ms)
             self._tidy_after_deletion(name, gone)
             log_of = partial(self.partition, OFFSETS_TOPIC)
             removal.forget_topic(self.groups, log_of, name, now_ms)

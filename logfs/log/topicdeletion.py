@@ -116,7 +116,7 @@ class DeletedPartitions:
         rows: list[DeletedPartition] = []
         try:
             for log, directory in logs:
-                note = self._delete(log, directory, attributes, now_ms)
+                note = self._delete(log, directory, attributes, now_ms, is_kept=delay_ms > 0)
                 done.append(log)
                 due_ms = now_ms + delay_ms
                 rows.append(DeletedPartition(directory, log.topic_partition, due_ms, note, log))
@@ -129,7 +129,13 @@ class DeletedPartitions:
         self._waiting += rows
 
     def _delete(
-        self, log: PartitionLog, directory: str, attributes: Attributes, now_ms: int
+        self,
+        log: PartitionLog,
+        directory: str,
+        attributes: Attributes,
+        now_ms: int,
+        *,
+        is_kept: bool,
     ) -> DeletionNote:
         topic, number = log.topic_partition
         note = DeletionNote(
@@ -140,7 +146,7 @@ class DeletedPartitions:
             attributes.get(topic, None),
             attributes.get(topic, number),
         )
-        if not log.is_unreadable:
+        if is_kept and not log.is_unreadable:
             _write_note(self._disk, log.directory, note)
         log.delete(directory)
         return note

@@ -254,13 +254,15 @@ def trim(
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
+    # First, since what was deleted before may be the room that this needs.
+    removed, held = _remove_now(log, now_ms) if at_once else (0, 0)
     with log.exclusive():
         check_trimmable(log)
         before = log.snapshot
         kept = _advance(log, offset, now_ms)
-    removed, held = 0, 0
     if at_once:
-        removed, held = _remove_now(log, now_ms)
+        more, held = _remove_now(log, now_ms)
+        removed += more
         if kept:
             with contextlib.suppress(OSError), log.exclusive():
                 kept = _advance(log, offset, now_ms)

@@ -268,3 +268,12 @@ def test_reading_needs_no_lock(logfs: Call, owned: Path) -> None:
     assert logfs("topic", "list", owned).out == b"orders\n"
     assert logfs("topic", "describe", owned / "orders").status == 0
     assert logfs("cat", owned / "orders" / "0").out == b"a\n"
+
+
+def test_delete_now_leaves_nothing_to_restore(logfs: Call, data: Path) -> None:
+    topics = [data / "a", data / "b"]
+    for topic in topics:
+        assert logfs("topic", "create", topic).status == 0
+    assert logfs("topic", "delete", *topics, "--now").status == 0
+    assert not [path for path in data.iterdir() if path.is_dir()]
+    assert logfs("topic", "undelete", data / "a").status == 1

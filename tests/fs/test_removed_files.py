@@ -85,9 +85,9 @@ def test_no_removed_file_stays_open_without_a_reader(
             if number < len(WAYS):
                 opened.enter_context(readers(topic))
             remove(topic, way)
-        assert removed_files(mount) or list(mount.data.glob("*/*.deleted"))
+        assert removed_files(mount) or any(mount.data.glob("*/*.deleted"))
         opened.close()
         wait_until(
-            lambda: not removed_files(mount) and not list(mount.data.glob("*/*.deleted")),
+            lambda: not removed_files(mount) and not any(mount.data.glob("*/*.deleted")),
             "every removed file was closed",
         )

@@ -14,7 +14,7 @@ from logfs.log.trimming import trim
 from logfs.records.record import Record
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
-from tests.log.support import DIRECTORY, Bench, lines_of, log_name
+from tests.log.support import DIRECTORY, Bench, lines_of, log_name, text_of
 
 SMALL = {"internal.segment.bytes": "300", "index.interval.bytes": "0"}
 
@@ -342,6 +342,86 @@ def test_without_removing_at_once_the_rest_waits_for_room() -> None:
     trimmed = trim(bench.log, 17, bench.now_ms)
     assert (trimmed.log_start_offset, trimmed.kept_offsets) == (begin, 17 - begin)
     assert lines_of(bench.kill()) == [b"line %d" % n for n in range(begin, 20)]
+
+
+def one_segment(lines: int = 200) -> Bench:
+    bench = Bench({"index.interval.bytes": "0"})
+    bench.write(*[b"line %d" % n for n in range(lines)])
+    bench.log.flush()
+    return bench
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("names_need_room", [True, False])
+def test_a_log_of_one_segment_is_trimmed_on_a_full_disk(names_need_room: bool) -> None:
+    bench = one_segment()
+    bench.disk.fill(names_need_room=names_need_room)
+    before = bench.disk.used_bytes
+    trimmed = trim(bench.log, 200, bench.now_ms, at_once=True)
+    assert before - bench.disk.used_bytes > trimmed.removed_bytes > 10_000
+    assert lines_of(bench.kill()) == []
+
+
+@pytest.mark.allow_log("")
+def test_a_segment_that_is_sealed_on_a_full_disk_is_read_without_its_text_index() -> None:
+    bench = one_segment()
+    kept = lines_of(bench.log)
+    bench.disk.fill()
+    bench.log.roll(bench.now_ms)
+    assert lines_of(bench.log) == kept
+    assert positions_of_offset(bench.log.snapshot, 150).text == len(b"\n".join(kept[:150])) + 1
+    bench.disk.space_bytes = None
+    bench.write(b"after")
+    for log in (bench.log, bench.restart(), bench.kill()):
+        assert lines_of(log) == [*kept, b"after"]
+
+
+@pytest.mark.allow_log("")
+def test_unfinished_lines_that_wait_for_room_do_not_keep_a_trim_from_making_it() -> None:
+    bench = one_segment()
+    writer = bench.writer()
+    writer.write(b"half a line", bench.now_ms)
+    bench.disk.fill()
+    writer.close(bench.now_ms)
+    with pytest.raises(OSError, match="wait for room"):
+        bench.write(b"refused")
+    before = bench.disk.used_bytes
+    trimmed = trim(bench.log, 200, bench.now_ms, at_once=True)
+    assert before - bench.disk.used_bytes > trimmed.removed_bytes > 10_000
+    bench.write(b"after")
+    assert lines_of(bench.kill()) == [b"half a line", b"after"]
+
+
+@pytest.mark.allow_log("")
+def test_a_trim_first_removes_what_was_deleted_before() -> None:
+    bench = Bench({"internal.segment.bytes": "2000"})  # no index has an entry that could go
+    bench.write(*[b"line %d" % n for n in range(30)])
+    trim(bench.log, bench.log.snapshot.active.base_offset, bench.now_ms)
+    bench.disk.fill()
+    assert trim(bench.log, 30, bench.now_ms, at_once=True).log_start_offset == 30
+
+
+@pytest.mark.allow_log("to be done later")
+def test_a_topic_that_is_deleted_at_once_frees_its_room_on_a_full_disk() -> None:
+    bench = one_segment()
+    bench.disk.fill()
+    before = bench.disk.used_bytes
+    bench.store.delete_topic("t", bench.now_ms, at_once=True)
+    assert before - bench.disk.used_bytes > 10_000
+    assert directories(bench.disk) == []
+    bench.disk.crash(None)
+    assert bench.open().topics() == []
+
+
+def test_of_a_topic_that_is_deleted_at_once_an_open_fixed_name_keeps_its_files() -> None:
+    bench = full_bench()
+    log, snapshot = bench.log, bench.log.snapshot
+    log.pin(snapshot.segments)
+    bench.store.delete_topic("t", bench.now_ms, at_once=True)
+    assert text_of(log) == b"".join(b"line %d\n" % n for n in range(20))
+    log.unpin(snapshot.segments)
+    bench.store.remove_due_files(bench.now_ms)
+    assert directories(bench.disk) == []
 
 
 def test_trimming_that_can_remove_nothing_leaves_a_full_log_as_it_was() -> None:

@@ -10,7 +10,7 @@ import pytest
 from logfs.client import Daemon
 from tests.loopdevices import LoopDevice, loop_device
 from tests.mounting import COMMAND, Mount, logfs, run, wait_until
-from tests.semantics.programs import append, configure, errno_of, meta, numbered
+from tests.semantics.programs import append, append_all, configure, errno_of, meta, numbered
 
 pytestmark = pytest.mark.fuse
 
@@ -84,6 +84,32 @@ def test_room_is_made_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
     assert not other.parent.exists()
     assert path.read_bytes() == b"".join(LINES[1_500:])
     assert int(os.getxattr(path, "user.logfs.start")) == position
+
+
+@pytest.mark.parametrize("options", [(), ("no_native",)], ids=["native", "no_native"])
+@pytest.mark.parametrize("command", ["trim", "topic delete"])
+def test_what_is_removed_now_is_free_at_once(
+    device: LoopDevice, tmp_path: Path, command: str, options: tuple[str, ...]
+) -> None:
+    """With `--now` the space is free when the command returns."""
+    data = Path(device.point, "data")
+    with Mount(data, tmp_path / "mnt", *options, log_directory=tmp_path) as mount:
+        path = mount.point / "orders" / "0"
+        path.parent.mkdir()
+        for _ in range(5):
+            append_all(path, b"".join(LINES))
+        with path.open("ab", buffering=0) as file:
+            file.write(b"half a line ")
+            device.fill()
+            assert errno_of(append_all, path, b"".join(LINES)) == errno.ENOSPC
+            assert free_bytes(device) == 0
+            size = path.stat().st_size
+        if command == "trim":
+            logfs("trim", f"{path}@latest", "--now")
+            assert not path.read_bytes()[:-100]
+        else:
+            logfs("topic", "delete", path.parent, "--now")
+        assert free_bytes(device) > size
 
 
 def test_retention_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:

@@ -202,13 +202,20 @@ def alter(
 @topic.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
+@click.option(
+    "--now",
+    "at_once",
+    is_flag=True,
+    help="Remove the files at once; 'logfs topic undelete' cannot restore the topic then.",
+)
 @dry_run_option()
-def delete(paths: Sequence[str], *, if_exists: bool, is_preview: bool) -> None:
+def delete(paths: Sequence[str], *, if_exists: bool, at_once: bool, is_preview: bool) -> None:
     """Delete the topics PATH and all their records.
 
     As in Kafka, the directories are renamed at once and removed after file.delete.delay.ms (a
     minute; log.segment.delete.delay.ms of the daemon). Until then programs that have the files open
-    can read them, and 'logfs topic undelete' restores the topic.
+    can read them, and 'logfs topic undelete' restores the topic. With --now the files are removed
+    at once, except those of a partition that an open fixed name reads: they go when it is closed.
     """
 
     def remove(path: str) -> None:
@@ -218,7 +225,7 @@ def delete(paths: Sequence[str], *, if_exists: bool, is_preview: bool) -> None:
             if is_preview:
                 _show_deletion(_change(place, lambda topics: topics.describe_topic(name)))
             else:
-                _change(place, lambda topics: topics.delete_topic(name))
+                _change(place, lambda topics: topics.delete_topic(name, at_once=at_once))
 
     _each(paths, remove)
 

@@ -157,14 +157,16 @@ class LineWriter:
     def _write(self, data: bytes, now_ms: int) -> int:
         stop = data.rfind(_NEWLINE) + 1
         if stop:
-            accepted, refusal = self._append(data, stop, now_ms)
+            accepted = self._append(data, stop, now_ms)
             if accepted < stop:
-                return _short(accepted, refusal)
+                return accepted
         if stop < len(data):
             try:
                 self._keep(data[stop:] if stop else data)
-            except (OSError, LogfsError) as error:
-                return _short(stop, error)
+            except (OSError, LogfsError):
+                if not stop:
+                    raise
+                return stop
         return len(data)
 
     def _write_noted(self, notes: WriteNotes, slot: int, data: bytes, now_ms: int) -> int:
@@ -201,21 +203,21 @@ class LineWriter:
             self._view, head, body, 0, stop, state.snapshot.end.offset, now_ms, state.options
         )
 
-    def _append(self, data: bytes, stop: int, now_ms: int) -> tuple[int, Exception | None]:
+    def _append(self, data: bytes, stop: int, now_ms: int) -> int:
+        """Append complete lines; returns their bytes, or raises why not even one was appended."""
         file = self._unfinished
         encoded = self._encode(b"" if file is None else file.line(), data, stop, now_ms)
         if not encoded.batches:
-            return 0, encoded.refusal
+            if encoded.refusal is not None:
+                raise encoded.refusal
+            return 0
         if self._state.config.has_quota:
             self._state.admit(sum(len(batch.data) for batch in encoded.batches))
-        try:
-            if file is None:
-                appended = self._log.append(encoded.batches, now_ms)
-            else:
-                appended = self._append_encoded(file, encoded, now_ms)
-        except OSError as error:
-            return 0, error
-        return encoded.ends[appended - 1], encoded.refusal
+        if file is None:
+            appended = self._log.append(encoded.batches, now_ms)
+        else:
+            appended = self._append_encoded(file, encoded, now_ms)
+        return encoded.ends[appended - 1]
 
     def _append_encoded(self, file: UnfinishedFile, encoded: Encoded, now_ms: int) -> int:
         if not file.line_bytes:
@@ -264,12 +266,6 @@ class LineWriter:
         except OSError:
             log.line_files.note_void(file)
             raise
-
-
-def _short(accepted: int, refusal: Exception | None) -> int:
-    if accepted or refusal is None:
-        return accepted
-    raise refusal
 
 
 def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:

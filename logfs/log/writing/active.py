@@ -277,6 +277,14 @@ class ActiveSegment:
         self._log.sync()  # or whole batches of what was refused may be there after a power cut
         self.segment.is_padded = False
 
+    def give_up_text_index(self) -> bool:
+        """Free the room of the text index: look-ups scan instead; False if that cannot be."""
+        index = self._indexes.text
+        if self.segment.has_gaps or not index.count:
+            return False
+        index.truncate_entries(0)
+        return True
+
     def close(self) -> None:
         """Trim the indexes, as on roll and clean stop; the last time index entry is added.
 

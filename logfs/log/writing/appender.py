@@ -288,6 +288,9 @@ class Appender:
     def roll(self, now_ms: int, *, only_if_due: bool = False) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
 
+        On a full disk the text index of the segment may go, to make room for the files of the next
+        one: what is deleted by whole segments needs that.
+
         Args:
             only_if_due: Do nothing unless an append now would begin a new segment.
 
@@ -298,9 +301,16 @@ class Appender:
             active = self.writable_active(now_ms)
             last_offset = self._state.snapshot.end.offset - 1
             is_due = not only_if_due or self.should_roll(active, (0, last_offset, now_ms), now_ms)
-            if active.size_bytes and is_due:
-                active = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
-                self.publish(active, now_ms)
+            if not (active.size_bytes and is_due):
+                return
+            try:
+                new = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
+            except OSError as error:
+                is_full = error.errno in DISK_FULL and not only_if_due
+                if not (is_full and active.give_up_text_index()):
+                    raise
+                new = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
+            self.publish(new, now_ms)
 
     def save_producers(self, *, is_durable: bool = True) -> None:
         """Write a snapshot where the log ends, unless there is one."""
@@ -357,6 +367,12 @@ class Appender:
         state = self._state
         if state.mirror is not None or state.snapshot.end.offset > LAST_APPEND_OFFSET:
             state.check_appendable()
+        if state.waiting_lines:
+            raise OSError(
+                errno.ENOSPC,
+                "unfinished lines of closed files wait for room",
+                state.directory,
+            )
         return self.writable_active(now_ms)
 
     def writable_active(self, now_ms: int) -> ActiveSegment:
@@ -369,12 +385,6 @@ class Appender:
         state = self._state
         if state.offline is not None or state.is_deleted or state.read_only:
             state.check_writable()
-        if state.waiting_lines:
-            raise OSError(
-                errno.ENOSPC,
-                "unfinished lines of closed files wait for room",
-                state.directory,
-            )
         if state.lock.take_failed():
             state.line_files.find_void()
         if state.line_files.void:
