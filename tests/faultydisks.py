@@ -1,0 +1,111 @@
+"""Real file systems on a disk that fails on command, and whose power can be cut.
+
+    with faulty_disk(tmp_path, "ext4") as disk:
+        ...                  # files below disk.point
+        disk.fail("E")       # writes of blocks that contain "failed line " are EIO
+        disk.heal()
+        disk.cut_power()     # what was not written is gone; everything on it must be closed
+
+The disk is a loop device on a file of a small FUSE program, ``faultdisk.c``.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import wait_until
+
+MAKERS = {
+    "ext4": ("mkfs.ext4", "-q", "-m", "0"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f"),
+}
+_MEBIBYTES = 320
+"""The smallest that mkfs.xfs makes is 300."""
+
+
+class FaultyDisk:
+    """A mounted file system; made by ``faulty_disk``.
+
+    Attributes:
+        point: Where it is mounted.
+    """
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self.point = directory / "filesystem"
+        self._fuse = directory / "faultdisk.mnt"
+        self._image = directory / "image"
+        self._mode = directory / "mode"
+        self._program = directory / "faultdisk"
+        self._process: subprocess.Popen[bytes] | None = None
+        for path in (self.point, self._fuse):
+            path.mkdir()
+        self.heal()
+        with self._image.open("wb") as file:
+            file.truncate(_MEBIBYTES << 20)
+        _run(*MAKERS[kind], str(self._image))
+        source = Path(__file__).with_name("faultdisk.c")
+        flags = _run("pkg-config", "--cflags", "--libs", "fuse3").split()
+        _run("cc", "-O1", "-Wall", "-Wextra", "-o", str(self._program), str(source), *flags)
+
+    def fail(self, how: str) -> None:
+        """Let writes with the mark fail: "E" with EIO, "S" with ENOSPC."""
+        self._mode.write_text(how)
+
+    def heal(self) -> None:
+        """Let all writes succeed."""
+        self._mode.write_text("0")
+
+    def start(self) -> None:
+        """Mount it."""
+        command = [self._program, self._fuse, self._image, self._mode]
+        self._process = subprocess.Popen(command)
+        wait_until((self._fuse / "disk").exists, "the disk was there")
+        _run("mount", "-o", "loop", str(self._fuse / "disk"), str(self.point))
+
+    def stop(self) -> None:
+        """Unmount it."""
+        if self._process is not None:
+            for path in (self.point, self._fuse):
+                subprocess.run(["umount", path], check=False, capture_output=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def cut_power(self) -> None:
+        """Go on with what is on the disk now."""
+        cut = self._image.with_suffix(".cut")
+        _run("cp", "--sparse=always", str(self._image), str(cut))
+        self.stop()
+        cut.replace(self._image)
+        self.start()
+
+
+@contextlib.contextmanager
+def faulty_disk(directory: Path, kind: str) -> Iterator[FaultyDisk]:
+    """Make a file system of a kind; skips the test where there are no loop devices."""
+    if os.geteuid() != 0 or not Path("/dev/loop0").exists():
+        pytest.skip("needs root and loop devices")
+    assert shutil.which(MAKERS[kind][0]), f"{MAKERS[kind][0]} is missing: see .ci/system-packages"
+    disk = FaultyDisk(directory, kind)
+    try:
+        disk.start()
+    except subprocess.CalledProcessError as error:
+        disk.stop()
+        pytest.skip(f"no loop device: {error.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        disk.heal()
+        disk.stop()
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
