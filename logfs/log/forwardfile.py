@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk, File, write_again
 from logfs.errors import CorruptCheckpointError, InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
@@ -194,7 +194,8 @@ class ForwardFile:
         self.identity = _identity(_block(file, 0), name)
         self._slots: dict[int, _Slot] = {}
         self._replacing = threading.Lock()
-        file.sync()  # so that every copy that is read is durable
+        self._has_failed = False
+        self.sync()  # so that every copy that is read is durable
 
     @classmethod
     def create(cls, disk: Disk, name: str, identity: ForwardIdentity) -> "ForwardFile":
@@ -260,8 +261,18 @@ class ForwardFile:
             self._file.pwrite(_padded(shown), _BLOCK_BYTES)
 
     def sync(self) -> None:
-        """Make everything durable."""
-        self._file.sync()
+        """Make everything durable; raise OSError if the disk fails a second time as well."""
+        try:
+            if not self._has_failed:
+                self._file.sync()
+        except OSError:
+            self._has_failed = True  # until the file is another one: see ``write_again``
+        if self._has_failed:
+            with self._replacing:
+                write_again(self._disk, self.name)
+                self._file.close()
+                self._file = self._disk.open(self.name, write=True)
+            self._has_failed = False
         for slot in self._slots.values():
             slot.durable_copy = slot.last_copy
 

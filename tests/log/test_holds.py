@@ -169,3 +169,15 @@ def test_too_many_brokers_are_refused_and_the_note_stays() -> None:
     with pytest.raises(InvalidConfigError, match=r"\d+ too many: name fewer"):
         file.change(file.identity._replace(bootstrap=names))
     assert read_note(bench.disk, DIRECTORY, NAME).identity == WHERE
+
+
+def test_a_position_that_was_held_after_a_failed_sync_survives_a_power_cut() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    file.put(0, ForwardPosition(5))
+    bench.disk.fail_next_sync(f"*{NAME}")
+    file.hold(ForwardPosition(5))
+    file.sync()
+    bench.disk.crash(None)
+    file = ForwardFile.open(bench.disk, PATH)
+    assert (file.held().next_offset, file.position(0)) == (5, ForwardPosition(5))
