@@ -22,7 +22,7 @@ from logfs.log.reading.reader import PlainPlace
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 13
+_VERSION = 14
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _Place = ctypes.c_int64 * 4
@@ -507,7 +507,7 @@ class Hooks:
 
     def stop_reading(self) -> None:
         """Leave all further requests in the kernel."""
-        self._library.logfs_stop_reading(1)
+        self._library.logfs_stop_reading()
 
     @property
     def in_flight(self) -> int:

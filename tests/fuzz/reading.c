@@ -192,12 +192,12 @@ static void arm(struct log *log) {
     partition->end = &log->end;
     partition->shown = &log->shown;
     partition_show_position(partition, log->end.at.file_position);
-    partition->is_armed = 1;
+    partition_arm(partition);
 }
 
 static void lock(struct log *log) { /* as PartitionLock.__enter__ */
     pthread_mutex_lock(&log->partition->mutex);
-    log->partition->is_armed = 0;
+    partition_disarm(log->partition);
     partition_change(log->partition);
 }
 

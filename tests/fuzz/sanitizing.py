@@ -69,8 +69,11 @@ def _compile(
 _OF_THREADS = (
     "ahead",
     "answering",
+    "applying",
     "attributes",
+    "calls",
     "handover",
+    "lanes",
     "naming",
     "openfiles",
     "opening",

@@ -2,8 +2,9 @@
    sanitizers: for races, and for memory. A pair of sockets is the device.
 
    Each program writes numbered lines, whole and in pieces, of any size up to 200 KB, and closes and opens
-   its file now and then. Another one sends what the kernel never sends. In the end the log has to hold
-   each line once, those of each program in order. Lines are encoded as themselves here. Programs sync the
+   its file now and then. The pieces of one call may be under way at the same time. Python takes files that
+   were opened without it at any time. Now and then the disk keeps a write of the first log until programs
+   have written to the other one. Another program sends what the kernel never sends. In the end the log has to hold each line once, those of each program in order. Lines are encoded as themselves here. Programs sync the
    log now and then (those with odd numbers write whole lines only): when that returns, a sync of the file has begun after what the log had shown before.
 
    Arguments: seconds, seed. Prints what is wrong and ends with status 1. */
@@ -18,11 +19,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 static int sync_noted(int fd);
+static ssize_t hanging_pwrite(int fd, const void *data, size_t size, off_t position);
 #define fsync sync_noted
+#define pwrite hanging_pwrite
 
 #include "../../logfs/log/writing/_appending.h"
 
@@ -37,6 +41,9 @@ static int sync_noted(int fd);
 #define PROGRAMS 6
 #define PARTITIONS 2
 #define LINE_ROOM 300000
+#define PIECES 4
+#define HANG_REQUESTS 40 /* of other programs, while the disk hangs */
+#define HANG_PATIENCE_MS 20000
 
 static int kernel_end, device_end;
 static int64_t end_ns;
@@ -44,7 +51,8 @@ static uint64_t last_unique = 1;
 static pthread_mutex_t replies_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t replies_changed = PTHREAD_COND_INITIALIZER;
 static struct {
-    uint64_t unique;
+    uint64_t unique, pieces[PIECES]; /* pieces: of a call, that wait beside it; 0: none */
+    uint32_t accepted;               /* by them */
     int32_t error;
     uint32_t size;
     uint64_t length; /* of a file, from its attributes */
@@ -64,8 +72,33 @@ static int64_t wrong, taken;
 /* Look-ups of each log: those that the kernel knows of, and those of which Python does. */
 static int64_t known_lookups[PARTITIONS], told_lookups[PARTITIONS];
 static int64_t forgotten;
+static uint64_t handles[PROGRAMS]; /* of the files that are open */
+static int64_t written_beside, hangs;
+static int hanging;
 
 /* --- The log ------------------------------------------------------------------------------------- */
+
+/* Do as pwrite(2); one in a hundred writes to the first log hangs until the other one has been written to. */
+static ssize_t hanging_pwrite(int fd, const void *data, size_t size, off_t position) {
+    static int64_t count;
+
+    if (fd == logs[0] && __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) % 100 == 50 &&
+        appending_clock(CLOCK_MONOTONIC) < end_ns) {
+        int64_t until = __atomic_load_n(&written_beside, __ATOMIC_SEQ_CST) + HANG_REQUESTS;
+        int left = HANG_PATIENCE_MS;
+
+        __atomic_add_fetch(&hanging, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&written_beside, __ATOMIC_SEQ_CST) < until && left-- > 0)
+            usleep(1000);
+        __atomic_sub_fetch(&hanging, 1, __ATOMIC_SEQ_CST);
+        if (left < 0) {
+            fprintf(stderr, "a disk that hangs under one log keeps the other\n");
+            wrong = 1;
+        }
+        __atomic_add_fetch(&hangs, 1, __ATOMIC_SEQ_CST);
+    }
+    return syscall(SYS_pwrite64, fd, data, size, position);
+}
 
 static int encode(lf_encoded *encoded, int view, const uint8_t *first, int64_t first_bytes,
                   const uint8_t *rest, int64_t rest_bytes, int64_t base_offset, int64_t now_ms,
@@ -111,13 +144,21 @@ static void arm(int number) {
     partition->room_end = last;
     partition->end = &ends[number];
     partition->shown = &shown[number];
-    partition->is_armed = 1;
+    partition_arm(partition);
 }
 
 static void lock(int number) {
     pthread_mutex_lock(&partitions[number]->mutex);
-    partitions[number]->is_armed = 0;
+    partition_disarm(partitions[number]);
     partitions[number]->changes++;
+}
+
+static int try_lock(int number) {
+    if (pthread_mutex_trylock(&partitions[number]->mutex) != 0)
+        return 0;
+    partition_disarm(partitions[number]);
+    partitions[number]->changes++;
+    return 1;
 }
 
 static void unlock(int number) { pthread_mutex_unlock(&partitions[number]->mutex); }
@@ -147,11 +188,13 @@ static void look(uint64_t unique, uint64_t node) {
     struct reply_header header = {.length = sizeof header + sizeof found, .unique = unique};
     struct iovec parts[] = {{&header, sizeof header}, {&found, sizeof found}};
 
-    pthread_mutex_lock(&partition->mutex);
-    found.size = (uint64_t)ends[node - 1].at.text;
-    logfs_serving_know(node, partition, partition->changes, 0,
-                       ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0, 7);
-    pthread_mutex_unlock(&partition->mutex);
+    found.size = (uint64_t)partition_shown(&shown[node - 1]).text;
+    if (pthread_mutex_trylock(&partition->mutex) == 0) {
+        found.size = (uint64_t)ends[node - 1].at.text;
+        logfs_serving_know(node, partition, partition->changes, 0,
+                           ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0, 7);
+        pthread_mutex_unlock(&partition->mutex);
+    }
     if (writev(device_end, parts, 2) < 0)
         perror("reply");
     handover_note_reply(unique, 1);
@@ -206,6 +249,100 @@ static void forget_names(void) {
         told_lookups[nodes[i] - 1] += (int64_t)lookups[i];
 }
 
+/* Calls on a log, by the thread that Python has for it. */
+static void change_log(const uint8_t *bytes, size_t size) {
+    const struct request_header *header = (const void *)bytes;
+    const struct write_request *request = (const void *)(header + 1);
+    const size_t number = header->pid - 1;
+    const int place = (int)(number % PARTITIONS);
+
+    if (header->opcode == FUSE_OPCODE_WRITE && size >= sizeof *header + sizeof *request &&
+               size == sizeof *header + sizeof *request + request->size && request->size > 0) {
+        write_notes notes = {nothing_before, nothing_after};
+        const uint8_t *data = (const uint8_t *)(request + 1), *last;
+        int64_t accepted;
+        line_file *line = writers[number].line;
+
+        lock(place);
+        arm(place);
+        if (line->line_bytes == 0 && line->end > LINE_RESET_BYTES) {
+            if (ftruncate(line->fd, LINE_FILE_HEADER) != 0)
+                perror("line");
+            line->end = LINE_FILE_HEADER;
+            line->crc = 0;
+        }
+        accepted = appending_apply(&writers[number], data, request->size, &notes);
+        if (accepted < 0 && (last = memrchr(data, '\n', request->size)) != NULL)
+            accepted = appending_apply(&writers[number], data, last + 1 - data, &notes);
+        if (accepted < 0)
+            partition_disarm(partitions[place]);
+        unlock(place);
+        reply(header->unique, accepted < 0 ? EMSGSIZE : 0, accepted < 0 ? 0 : (uint32_t)accepted);
+    } else if (header->opcode == FUSE_OPCODE_FSYNC) {
+        lock(place);
+        fsync(logs[place]);
+        if (__atomic_load_n(&partitions[place]->recovery_point, __ATOMIC_SEQ_CST) <
+            ends[place].at.next_offset)
+            __atomic_store_n(&partitions[place]->recovery_point, ends[place].at.next_offset,
+                             __ATOMIC_SEQ_CST);
+        arm(place);
+        unlock(place);
+        reply(header->unique, 0, 0);
+    } else {
+        reply(header->unique, EINVAL, 0);
+    }
+}
+
+struct change {
+    struct change *next;
+    size_t size;
+    uint8_t bytes[];
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct change *first, **last;
+    int is_over;
+} changes[PARTITIONS];
+
+static void *change_logs(void *given) {
+    const size_t place = (size_t)given;
+
+    pthread_mutex_lock(&changes[place].mutex);
+    for (;;) {
+        struct change *change = changes[place].first;
+
+        if (change == NULL && changes[place].is_over)
+            break;
+        if (change == NULL) {
+            pthread_cond_wait(&changes[place].changed, &changes[place].mutex);
+            continue;
+        }
+        if ((changes[place].first = change->next) == NULL)
+            changes[place].last = &changes[place].first;
+        pthread_mutex_unlock(&changes[place].mutex);
+        change_log(change->bytes, change->size);
+        free(change);
+        pthread_mutex_lock(&changes[place].mutex);
+    }
+    pthread_mutex_unlock(&changes[place].mutex);
+    return NULL;
+}
+
+static void change_in_thread(int place, const uint8_t *bytes, size_t size) {
+    struct change *change = malloc(sizeof *change + size);
+
+    change->next = NULL;
+    change->size = size;
+    memcpy(change->bytes, bytes, size);
+    pthread_mutex_lock(&changes[place].mutex);
+    *changes[place].last = change;
+    changes[place].last = &change->next;
+    pthread_cond_signal(&changes[place].changed);
+    pthread_mutex_unlock(&changes[place].mutex);
+}
+
 static void answer(const uint8_t *bytes, size_t size) {
     const struct request_header *header = (const void *)bytes;
     const struct write_request *request = (const void *)(header + 1);
@@ -238,50 +375,30 @@ static void answer(const uint8_t *bytes, size_t size) {
     }
     if (logfs_opening_take(request->fh) >= 0) { /* it was opened without Python */
         logfs_serving_begin(request->fh, &writers[number], 7);
-        taken++;
+        __atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
     }
     if (request->fh != header->pid && request->fh < PROGRAMS + 10) {
         reply(header->unique, EINVAL, 0);
     } else if (header->opcode == FUSE_OPCODE_RELEASE) {
         logfs_serving_close(request->fh);
         reply(header->unique, 0, 0);
-    } else if (header->opcode == FUSE_OPCODE_WRITE && size >= sizeof *header + sizeof *request &&
-               size == sizeof *header + sizeof *request + request->size && request->size > 0) {
-        write_notes notes = {nothing_before, nothing_after};
-        const uint8_t *data = (const uint8_t *)(request + 1), *last;
-        int64_t accepted;
-        line_file *line = writers[number].line;
-
-        lock(place);
-        arm(place);
-        if (line->line_bytes == 0 && line->end > LINE_RESET_BYTES) {
-            if (ftruncate(line->fd, LINE_FILE_HEADER) != 0)
-                perror("line");
-            line->end = LINE_FILE_HEADER;
-            line->crc = 0;
-        }
-        accepted = appending_apply(&writers[number], data, request->size, &notes);
-        if (accepted < 0 && (last = memrchr(data, '\n', request->size)) != NULL)
-            accepted = appending_apply(&writers[number], data, last + 1 - data, &notes);
-        if (accepted < 0)
-            partitions[place]->is_armed = 0;
-        unlock(place);
-        reply(header->unique, accepted < 0 ? EMSGSIZE : 0, accepted < 0 ? 0 : (uint32_t)accepted);
-    } else if (header->opcode == FUSE_OPCODE_FLUSH) {
-        reply(header->unique, 0, 0);
-    } else if (header->opcode == FUSE_OPCODE_FSYNC) {
-        lock(place);
-        fsync(logs[place]);
-        if (__atomic_load_n(&partitions[place]->recovery_point, __ATOMIC_SEQ_CST) <
-            ends[place].at.next_offset)
-            __atomic_store_n(&partitions[place]->recovery_point, ends[place].at.next_offset,
-                             __ATOMIC_SEQ_CST);
-        arm(place);
-        unlock(place);
-        reply(header->unique, 0, 0);
+    } else if (header->opcode == FUSE_OPCODE_WRITE || header->opcode == FUSE_OPCODE_FSYNC) {
+        change_in_thread(place, bytes, size);
     } else {
-        reply(header->unique, ENOSYS, 0);
+        reply(header->unique, header->opcode == FUSE_OPCODE_FLUSH ? 0 : ENOSYS, 0);
     }
+}
+
+/* Have Python take a file at any time. */
+static void *take_files(void *unused) {
+    (void)unused;
+    while (appending_clock(CLOCK_MONOTONIC) < end_ns)
+        for (int i = 0; i < PROGRAMS; i++) {
+            if (logfs_opening_take(__atomic_load_n(&handles[i], __ATOMIC_SEQ_CST)) >= 0)
+                __atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
+            usleep(100);
+        }
+    return NULL;
 }
 
 static void *be_python(void *waited) {
@@ -312,8 +429,8 @@ static void *be_python(void *waited) {
         if (got >= (ssize_t)sizeof(struct request_header))
             answer(buffer, (size_t)got);
         if (step % 50 == 0) { /* a change that only Python makes */
-            lock(step / 50 % PARTITIONS);
-            unlock(step / 50 % PARTITIONS);
+            if (try_lock(step / 50 % PARTITIONS))
+                unlock(step / 50 % PARTITIONS);
         }
         if (step % 500 == 0)
             forget_names();
@@ -334,6 +451,14 @@ static void *read_replies(void *unused) {
         if (got <= 0)
             return NULL;
         pthread_mutex_lock(&replies_mutex);
+        for (int i = 0; i < PROGRAMS * PIECES; i++)
+            if (waiting_for[i / PIECES].pieces[i % PIECES] == header->unique) {
+                uint32_t accepted = 0;
+
+                memcpy(&accepted, buffer + sizeof *header, header->error == 0 ? sizeof accepted : 0);
+                waiting_for[i / PIECES].accepted += accepted;
+                waiting_for[i / PIECES].pieces[i % PIECES] = 0;
+            }
         for (int i = 0; i < PROGRAMS; i++)
             if (waiting_for[i].unique == header->unique) {
                 waiting_for[i].error = header->error;
@@ -378,6 +503,52 @@ static int32_t request_about(int program, uint64_t node, uint32_t opcode, const 
     *size = waiting_for[program].size;
     pthread_mutex_unlock(&replies_mutex);
     return error;
+}
+
+/* Send a piece of a write, and do not wait for the reply. */
+static void send_piece(int program, int piece, uint64_t fh, const void *data, size_t bytes) {
+    struct write_request body = {.fh = fh, .size = (uint32_t)bytes};
+    struct request_header header = {.length = (uint32_t)(sizeof header + sizeof body + bytes),
+                                    .opcode = FUSE_OPCODE_WRITE,
+                                    .unique = next_unique(),
+                                    .node = (uint64_t)(program % PARTITIONS) + 1,
+                                    .pid = (uint32_t)program + 1};
+    struct iovec parts[] = {{&header, sizeof header}, {&body, sizeof body}, {(void *)data, bytes}};
+
+    pthread_mutex_lock(&replies_mutex);
+    waiting_for[program].pieces[piece] = header.unique;
+    pthread_mutex_unlock(&replies_mutex);
+    if (writev(kernel_end, parts, 3) < 0)
+        perror("piece");
+}
+
+/* Write as the kernel does an asynchronous write: in pieces that are under way at the same time. */
+static void write_in_pieces(int program, uint64_t fh, const char *text, size_t size, unsigned *seed) {
+    size_t done = 0;
+
+    pthread_mutex_lock(&replies_mutex);
+    waiting_for[program].accepted = 0;
+    pthread_mutex_unlock(&replies_mutex);
+    for (int piece = 0; piece < PIECES; piece++) {
+        size_t part = piece == PIECES - 1 ? size - done : (size_t)rand_r(seed) % (size - done) + 1;
+
+        /* Odd programs write whole lines only. */
+        while (program % 2 && part < size - done && text[done + part - 1] != '\n')
+            part++;
+        send_piece(program, piece, fh, text + done, part);
+        done += part;
+        if (done == size)
+            break;
+    }
+    pthread_mutex_lock(&replies_mutex);
+    for (int piece = 0; piece < PIECES; piece++)
+        while (waiting_for[program].pieces[piece] != 0)
+            pthread_cond_wait(&replies_changed, &replies_mutex);
+    if (waiting_for[program].accepted != size) {
+        fprintf(stderr, "%u of %zu bytes in pieces\n", waiting_for[program].accepted, size);
+        wrong = 1;
+    }
+    pthread_mutex_unlock(&replies_mutex);
 }
 
 static int32_t request(int program, uint32_t opcode, const void *body, size_t body_bytes,
@@ -451,6 +622,7 @@ static uint64_t open_log(int program) {
         fprintf(stderr, "a file cannot be opened\n");
         wrong = 1;
     }
+    __atomic_store_n(&handles[program], waiting_for[program].fh, __ATOMIC_SEQ_CST);
     return waiting_for[program].fh;
 }
 
@@ -471,7 +643,8 @@ static void *be_program(void *given) {
 
     write.fh = flush.fh = release.fh = open_log(program->number);
     for (;;) {
-        int is_over = appending_clock(CLOCK_MONOTONIC) > end_ns;
+        int is_over = appending_clock(CLOCK_MONOTONIC) > end_ns &&
+                      __atomic_load_n(&hanging, __ATOMIC_SEQ_CST) == 0;
         unsigned kind = (unsigned)rand_r(&program->seed);
         size_t wanted = kind % 50 == 0 ? 200000 : kind % 5 == 0 ? 3000 : 40;
         size_t cut;
@@ -483,14 +656,22 @@ static void *be_program(void *given) {
         if (filled == 0)
             break;
         cut = is_over || program->number % 2 || kind % 3 ? filled : 1 + (size_t)rand_r(&program->seed) % filled;
+        if (program->number % 2)
+            __atomic_add_fetch(&written_beside, 1, __ATOMIC_SEQ_CST);
+        if (kind % 7 == 0) {
+            write_in_pieces(program->number, write.fh, text, filled, &program->seed);
+            filled = 0;
+        }
         write.size = (uint32_t)cut;
-        if (request(program->number, FUSE_OPCODE_WRITE, &write, sizeof write, text, cut, &size) != 0) {
+        if (filled > 0 && request(program->number, FUSE_OPCODE_WRITE, &write, sizeof write, text, cut, &size) != 0) {
             fprintf(stderr, "a write of %zu bytes failed\n", cut);
             wrong = 1;
             break;
         }
-        memmove(text, text + size, filled - size);
-        filled -= size;
+        if (filled > 0) {
+            memmove(text, text + size, filled - size);
+            filled -= size;
+        }
         if (kind % 3 == 0)
             sync_log(program->number, write.fh);
         if (kind % 4 == 0)
@@ -596,7 +777,7 @@ static void set_up(void) {
 
 int main(int count, char **arguments) {
     unsigned seed = count > 2 ? (unsigned)atoi(arguments[2]) : 1, garbage_seed = seed + 1000;
-    pthread_t python, replies, garbage, threads[PROGRAMS];
+    pthread_t python, replies, garbage, taker, threads[PROGRAMS], changers[PARTITIONS];
     struct program programs[PROGRAMS];
     int64_t counts[PROGRAMS] = {0};
     int waited;
@@ -608,6 +789,13 @@ int main(int count, char **arguments) {
     session_begin(device_end);
     waited = serving_start(device_end);
     fcntl(device_end, F_SETFL, O_NONBLOCK);
+    for (size_t i = 0; i < PARTITIONS; i++) {
+        pthread_mutex_init(&changes[i].mutex, NULL);
+        pthread_cond_init(&changes[i].changed, NULL);
+        changes[i].last = &changes[i].first;
+        pthread_create(&changers[i], NULL, change_logs, (void *)i);
+    }
+    pthread_create(&taker, NULL, take_files, NULL);
     pthread_create(&python, NULL, be_python, &waited);
     pthread_create(&replies, NULL, read_replies, NULL);
     pthread_create(&garbage, NULL, send_garbage, &garbage_seed);
@@ -618,6 +806,14 @@ int main(int count, char **arguments) {
     for (int i = 0; i < PROGRAMS; i++)
         pthread_join(threads[i], NULL);
     pthread_join(garbage, NULL);
+    pthread_join(taker, NULL);
+    for (int i = 0; i < PARTITIONS; i++) {
+        pthread_mutex_lock(&changes[i].mutex);
+        changes[i].is_over = 1;
+        pthread_cond_signal(&changes[i].changed);
+        pthread_mutex_unlock(&changes[i].mutex);
+        pthread_join(changers[i], NULL);
+    }
     shutdown(kernel_end, SHUT_WR); /* reads of the device return 0 now */
     pthread_join(python, NULL);
     serving_stop();
@@ -641,11 +837,11 @@ int main(int count, char **arguments) {
     }
     printf("%llu look-ups (%lld times forgotten), ", (unsigned long long)logfs_serving_lookups(),
            (long long)forgotten);
-    printf("%llu writes applied, %llu syncs, %llu stats, %llu opens (%lld taken), %llu requests queued\n",
+    printf("%llu writes applied, %llu syncs, %llu stats, %llu opens (%lld taken), %llu requests queued, %lld hangs\n",
            (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_syncs(),
            (unsigned long long)logfs_serving_stats(), (unsigned long long)logfs_serving_opens(),
-           (long long)taken, (unsigned long long)logfs_serving_queued());
+           (long long)taken, (unsigned long long)logfs_serving_queued(), (long long)hangs);
     return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_syncs() == 0 ||
            logfs_serving_stats() == 0 || logfs_serving_opens() == 0 || taken == 0 ||
-           logfs_serving_lookups() == 0 || forgotten == 0;
+           logfs_serving_lookups() == 0 || forgotten == 0 || hangs == 0;
 }

@@ -6,7 +6,9 @@
 
 #include <fcntl.h>
 
+#include "applying.h"
 #include "attributes.h"
+#include "calls.h"
 #include "handover.h"
 #include "naming.h"
 #include "openfiles.h"
@@ -15,6 +17,8 @@
 #include "reading.h"
 #include "session.h"
 #include "syncing.h"
+
+#define LARGE_BYTES 65535u /* a line does not wait for larger writes */
 
 static int changes = -1;
 static uint64_t writes, syncs, flushes, stats;
@@ -32,6 +36,7 @@ struct noted_write {
 static void note_before(write_notes *notes, int64_t log_end, int64_t unfinished) {
     struct noted_write *noted = (void *)notes;
 
+    calls_begin();
     if (noted->slot == NULL)
         return;
     noted->slot[SLOT_LOG_END] = (uint64_t)log_end;
@@ -50,7 +55,7 @@ static void note_after(write_notes *notes, int64_t accepted) {
 }
 
 /* Apply a write and answer it, unless that is left to Python. */
-static int apply(const struct request_header *header, unsigned slot, struct open_file *file) {
+static int apply(const struct request_header *header, unsigned slot, const struct borrowed *file) {
     const struct write_request *request = (const void *)(header + 1);
     struct noted_write noted = {{note_before, note_after}, handover_slot(slot), file->key};
     uint32_t written[2] = {0, 0};
@@ -58,6 +63,7 @@ static int apply(const struct request_header *header, unsigned slot, struct open
 
     accepted = openfiles_functions->write(file->writer, (const uint8_t *)(request + 1),
                                           request->size, &noted.notes);
+    calls_end();
     if (accepted < 0)
         return 0;
     written[0] = (uint32_t)accepted;
@@ -78,20 +84,27 @@ static int is_plain_write(const struct request_header *header, size_t size) {
            !(request->flags & WRITE_FROM_CACHE);
 }
 
+/* Whether a write of such a size may be tried by a thread, which the disk may keep. */
+static int may_apply(enum answering by, uint32_t size) {
+    return by == BY_LANE || (by == BY_READER && size <= LARGE_BYTES);
+}
+
 static enum answered write_lines(
-    const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
+    const struct request_header *header, size_t size, unsigned slot, enum answering by) {
     const struct write_request *request = (const void *)(header + 1);
     enum answered answered = LEFT;
-    struct open_file *file;
+    struct borrowed file;
 
-    if (!is_plain_write(header, size) || openfiles_has_left_anywhere())
+    if (size < sizeof *header + sizeof *request || !openfiles_borrow(request->fh, &file))
         return LEFT;
-    file = openfiles_borrow(request->fh);
-    if (file == NULL)
-        return LEFT;
-    if (file->writer != NULL)
-        answered = request->size > largest ? IS_LARGE : apply(header, slot, file) ? ANSWERED : LEFT;
-    openfiles_put_back(file);
+    if (by != BY_LANE && applying_has(file.partition))
+        answered = HAS_TO_WAIT; /* even if it is left to Python then */
+    else if (file.writer != NULL && is_plain_write(header, size) &&
+             !openfiles_has_left_anywhere() && openfiles_functions->may_write(file.partition))
+        answered = !may_apply(by, request->size)    ? HAS_TO_WAIT
+                   : apply(header, slot, &file) ? ANSWERED
+                                                : LEFT;
+    openfiles_put_back(&file);
     return answered;
 }
 
@@ -100,22 +113,18 @@ static enum answered write_lines(
 /* Answer an fsync, now or after a flush, unless that is left to Python. */
 static enum answered sync_file(const struct request_header *header, size_t size) {
     const struct fsync_request *request = (const void *)(header + 1);
-    struct open_file *file;
+    struct borrowed file;
     int64_t offset = 0;
     int answer = SYNC_LEFT;
 
     if (size != sizeof *header + sizeof *request || header->length != size ||
-        openfiles_has_left_anywhere())
+        openfiles_has_left_anywhere() || !openfiles_borrow(request->fh, &file))
         return LEFT;
-    file = openfiles_borrow(request->fh);
-    if (file == NULL)
-        return LEFT;
-    if (file->writer != NULL)
-        answer = openfiles_functions->needs_sync(file->writer, &offset);
-    if (answer == SYNC_NEEDED &&
-        !syncing_add(openfiles_functions, file->partition, offset, header, size))
+    if (file.writer != NULL)
+        answer = openfiles_functions->needs_sync(file.writer, &offset);
+    if (answer == SYNC_NEEDED && !syncing_add(file.partition, offset, header, size))
         answer = SYNC_LEFT;
-    openfiles_put_back(file);
+    openfiles_put_back(&file);
     if (answer == SYNC_DONE)
         session_reply(header->unique, 0, NULL, 0);
     if (answer == SYNC_LEFT)
@@ -127,16 +136,14 @@ static enum answered sync_file(const struct request_header *header, size_t size)
 /* Answer a close that has nothing to report. */
 static enum answered close_file(const struct request_header *header, size_t size) {
     const struct flush_request *request = (const void *)(header + 1);
-    struct open_file *file;
+    struct borrowed file;
     int is_done;
 
-    if (size != sizeof *header + sizeof *request || header->length != size)
+    if (size != sizeof *header + sizeof *request || header->length != size ||
+        !openfiles_borrow(request->fh, &file))
         return LEFT;
-    file = openfiles_borrow(request->fh);
-    if (file == NULL)
-        return LEFT;
-    is_done = file->writer != NULL && openfiles_functions->may_close(file->writer);
-    openfiles_put_back(file);
+    is_done = file.writer != NULL && openfiles_functions->may_close(file.writer);
+    openfiles_put_back(&file);
     if (!is_done)
         return LEFT;
     session_reply(header->unique, 0, NULL, 0);
@@ -167,7 +174,7 @@ static enum answered read_file(const struct request_header *header, size_t size)
 }
 
 enum answered answering_try(
-    const struct request_header *header, size_t size, unsigned slot, uint32_t largest) {
+    const struct request_header *header, size_t size, unsigned slot, enum answering by) {
     if (header->unique & REQUEST_RESENT)
         return LEFT; /* Python asks whether it has ended the daemons before */
     switch (header->opcode) {
@@ -187,7 +194,7 @@ enum answered answering_try(
     case FUSE_OPCODE_READ:
         return read_file(header, size);
     case FUSE_OPCODE_WRITE:
-        return write_lines(header, size, slot, largest);
+        return write_lines(header, size, slot, by);
     case FUSE_OPCODE_FSYNC:
         return sync_file(header, size);
     case FUSE_OPCODE_FLUSH:

@@ -1,7 +1,8 @@
 /* Requests that are answered without Python: OPEN, WRITE, FSYNC, FLUSH and RELEASE of files that append,
    READ, GETATTR and LOOKUP.
 
-   Any thread that reads requests, one at a time. A request that is left to Python has changed nothing. */
+   Any thread that reads requests, one at a time; writes: several. A request that is left to Python has
+   changed nothing. */
 
 #ifndef LOGFS_ANSWERING_H
 #define LOGFS_ANSWERING_H
@@ -26,14 +27,16 @@ void answering_start(int changes);
 
 enum answered {
     ANSWERED,
-    WAITS,    /* it is a read, which will be answered when there is something to read */
-    LEFT,     /* it is left to Python */
-    IS_LARGE, /* it is a write of more bytes than were allowed, which has not been tried */
+    WAITS,       /* it is a read, which will be answered when there is something to read */
+    LEFT,        /* it is left to Python */
+    HAS_TO_WAIT, /* it is a write for applying.h, and has not been tried */
 };
 
-/* Answer a request. slot: what handover_note_read has returned for it. largest: the bytes of a write. */
+enum answering { BY_READER, BY_LOOP, BY_LANE }; /* the thread: it reads, or is one of applying.h */
+
+/* Answer a request. slot: what handover_note_read has returned for it. */
 enum answered answering_try(
-    const struct request_header *header, size_t size, unsigned slot, uint32_t largest);
+    const struct request_header *header, size_t size, unsigned slot, enum answering by);
 
 /* Note that a request goes to Python, for the order of those about its partition. */
 void answering_note_left(const struct request_header *header, size_t size);

@@ -107,7 +107,7 @@ void logfs_adopt(int fd) { adopted_fd = fd; }
 
 int logfs_is_adopted(void) { return is_adopted; }
 
-void handover_stop(int stopped) { is_stopped = stopped; }
+void handover_stop(void) { is_stopped = 1; }
 
 int handover_in_flight(void) { return __atomic_load_n(&in_flight, __ATOMIC_SEQ_CST); }
 
@@ -523,9 +523,14 @@ void handover_save_reply(const struct iovec *parts, int count) {
 }
 
 void handover_compare_reply(const struct iovec *parts, int count) {
-    unsigned char reply[STATE_REPLY_BYTES];
+    _Alignas(8) unsigned char reply[STATE_REPLY_BYTES];
     size_t size = join(parts, count, reply);
+    struct init_reply *init = (void *)reply, *saved = (void *)(state + STATE_REPLY_AT);
 
+    /* Earlier versions agreed to it: it stays so for their connections, whose pieces applying.h keeps in
+       order. */
+    if (size >= sizeof *init)
+        init->flags |= saved->flags & INIT_ASYNC_DIO;
     is_adopted = size > 0 && size == words[STATE_WORD_REPLY_SIZE] &&
                          memcmp(reply, state + STATE_REPLY_AT, size) == 0
                      ? 1

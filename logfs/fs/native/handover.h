@@ -126,8 +126,8 @@ void logfs_without_resend(void);
 
 /* --- For the hooks ------------------------------------------------------------------------------- */
 
-/* Requests must not be read from now on (1), or may be again (0). */
-void handover_stop(int is_stopped);
+/* Requests must not be read from now on. */
+void handover_stop(void);
 int handover_is_stopped(void);
 
 /* How many requests have been read and not been answered. */

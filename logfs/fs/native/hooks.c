@@ -317,11 +317,15 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
 }
 
 /* Look-ups in one directory at the same time: one that waits for an object store must not hold the
-   others, whose programs could not even be killed. libfuse does not ask for it. */
-static void agree_parallel(const struct iovec *reply) {
+   others, whose programs could not even be killed. libfuse does not ask for it. But it asks for the pieces
+   of an asynchronous write at the same time: then a piece that fails would be followed by the next one. */
+static void agree_order(const struct iovec *reply) {
     struct init_reply *init = reply->iov_base;
 
-    if (offers_parallel && reply->iov_len >= sizeof *init)
+    if (reply->iov_len < sizeof *init)
+        return;
+    init->flags &= ~INIT_ASYNC_DIO;
+    if (offers_parallel)
         init->flags |= INIT_PARALLEL_DIROPS;
 }
 
@@ -337,13 +341,6 @@ static void agree(const struct iovec *reply) {
     }
     if (init->flags2 & INIT2_PASSTHROUGH)
         is_agreed = 1;
-}
-
-/* Whether the kernel has ended the connection, so that no program waits for a reply any more. */
-static int has_ended(int fd) {
-    struct pollfd device = {.fd = fd, .events = POLLIN};
-
-    return poll(&device, 1, 0) > 0 && (device.revents & POLLERR) != 0;
 }
 
 static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdata) {
@@ -365,7 +362,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     if (count >= 2 && header->error == 0) {
         if (header->unique == init_request_number) {
             init_request_number = 0;
-            agree_parallel(&parts[1]);
+            agree_order(&parts[1]);
             if (asks_passthrough)
                 agree(&parts[1]);
             if (handover_is_replaying()) { /* the kernel has the reply of the first daemon */
@@ -389,10 +386,9 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     watching_note_reply(header->unique, header->length - sizeof *header);
     sent = writev(fd, parts, count);
     error = errno;
-    if (sent >= 0 || error == ENOENT) /* ENOENT: the program has gone */
-        handover_note_reply(header->unique, 1);
+    session_note_reply(header->unique, sent < 0 ? -error : 0);
     serving_note_reply(header->unique);
-    if (sent < 0 && error == ENOENT && has_ended(fd)) /* libfuse would log it as an error */
+    if (sent < 0 && error == ENOENT && session_has_ended()) /* libfuse would log it as an error */
         sent = header->length;
     if (is_reply_expected && on_reply != NULL) {
         is_reply_expected = 0;

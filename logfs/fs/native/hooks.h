@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 13
+#define LOGFS_HOOKS_VERSION 14
 int logfs_version(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */

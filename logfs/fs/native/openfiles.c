@@ -31,20 +31,30 @@ static struct open_file **place_of(uint64_t fh) {
     return place;
 }
 
-struct open_file *openfiles_borrow(uint64_t fh) {
+int openfiles_borrow(uint64_t fh, struct borrowed *borrowed) {
     struct open_file *file;
 
     pthread_mutex_lock(&mutex);
     file = *place_of(fh);
-    if (file != NULL)
+    if (file != NULL) {
         __atomic_add_fetch(&file->users, 1, __ATOMIC_SEQ_CST);
+        *borrowed = (struct borrowed){file, file->partition, file->writer, file->key};
+    }
     pthread_mutex_unlock(&mutex);
-    return file;
+    return file != NULL;
 }
 
-void openfiles_put_back(struct open_file *file) {
-    __atomic_sub_fetch(&file->users, 1, __ATOMIC_SEQ_CST);
+/* End the use of a file. The last user ends it. */
+static void put_back(struct open_file *file) {
+    if (__atomic_sub_fetch(&file->users, 1, __ATOMIC_SEQ_CST) > 0)
+        return;
+    if (file->own != NULL)
+        openfiles_functions->close(file->own);
+    openfiles_functions->release(file->partition);
+    free(file);
 }
+
+void openfiles_put_back(const struct borrowed *borrowed) { put_back(borrowed->file); }
 
 int openfiles_add(const struct open_file *opened) {
     struct open_file **place, *file = malloc(sizeof *file);
@@ -53,6 +63,8 @@ int openfiles_add(const struct open_file *opened) {
     if (file == NULL)
         return 0;
     *file = *opened;
+    file->own = file->writer;
+    file->users = 1;
     pthread_mutex_lock(&mutex);
     place = place_of(file->fh);
     if (*place == NULL) {
@@ -64,14 +76,6 @@ int openfiles_add(const struct open_file *opened) {
     if (!is_added)
         free(file);
     return is_added;
-}
-
-/* Wait until no thread uses a file, and end what it has of its own. */
-static void end_own(struct open_file *file, log_writer *writer) {
-    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 0)
-        sched_yield(); /* it has sent its last reply */
-    openfiles_functions->close(writer);
-    handover_note_closed(file->place);
 }
 
 int openfiles_remove(uint64_t fh) {
@@ -87,9 +91,8 @@ int openfiles_remove(uint64_t fh) {
     *place = file->next;
     own_count--;
     pthread_mutex_unlock(&mutex);
-    end_own(file, file->writer);
-    openfiles_functions->release(file->partition);
-    free(file);
+    handover_note_closed(file->place);
+    put_back(file);
     return 1;
 }
 
@@ -157,6 +160,7 @@ int logfs_serving_open(uint64_t fh, log_partition *partition) {
     if (file == NULL)
         return 0;
     file->fh = fh;
+    file->users = 1;
     file->partition = partition;
     openfiles_functions->hold(partition);
     pthread_mutex_lock(&mutex);
@@ -197,10 +201,10 @@ void logfs_serving_close(uint64_t fh) {
     pthread_mutex_unlock(&mutex);
     if (file == NULL)
         return;
-    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 0)
-        sched_yield(); /* it has sent its last reply */
-    openfiles_functions->release(file->partition);
-    free(file);
+    /* A thread that has sent the last reply has no use of the writer, which is Python's. */
+    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 1)
+        sched_yield();
+    put_back(file);
 }
 
 int logfs_opening_find(uint64_t fh, uint64_t facts[4]) {
@@ -221,24 +225,19 @@ int logfs_opening_find(uint64_t fh, uint64_t facts[4]) {
 
 int64_t logfs_opening_take(uint64_t fh) {
     struct open_file *file;
-    log_writer *writer = NULL;
-    int64_t writes;
+    int64_t writes = -1;
 
     pthread_mutex_lock(&mutex);
     file = *place_of(fh);
     if (file != NULL && file->is_own) {
-        writer = file->writer;
         file->writer = NULL;
         file->is_own = 0;
         own_count--;
+        handover_note_closed(file->place);
+        writes = openfiles_functions->writes(file->own) +
+                 (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 1);
     }
     pthread_mutex_unlock(&mutex);
-    if (writer == NULL)
-        return -1;
-    while (__atomic_load_n(&file->users, __ATOMIC_SEQ_CST) > 0)
-        sched_yield();
-    writes = openfiles_functions->writes(writer);
-    end_own(file, writer);
     return writes;
 }
 

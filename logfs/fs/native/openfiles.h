@@ -16,7 +16,8 @@ struct open_file {
     uint64_t fh, key; /* key: of the partition, for the slots of handover.h */
     log_partition *partition;
     log_writer *writer; /* NULL: its writes are left to Python */
-    int users;          /* threads that use it just now */
+    log_writer *own;    /* that of a file that was opened without Python; as long as the file */
+    int64_t users;      /* threads that use it just now, and 1 while it is open */
     int is_own;         /* it was opened without Python, which does not know it */
     unsigned place;     /* then: of its note in handover.h */
     uint64_t node;
@@ -36,15 +37,16 @@ int logfs_serving_open(uint64_t fh, log_partition *partition);
    of writes in handover.h. */
 void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
 
-/* Leave them to Python again, and forget the file. Its last request has been answered. */
+/* Leave them to Python again, and forget the file. Its last request has been answered, or the mount ends:
+   then a write that is under way is waited for. */
 void logfs_serving_close(uint64_t fh);
 
 /* Find a file that was opened without Python, see opening.h. Returns 0 if there is none. facts: inode,
    flags of open(2), user. */
 int logfs_opening_find(uint64_t fh, uint64_t facts[4]);
 
-/* Have Python own such a file from now on; it is left to Python until logfs_serving_begin. Returns how many
-   of its writes were applied, or -1: it has been closed. */
+/* Have Python own such a file from now on; it is left to Python until logfs_serving_begin. Waits for no
+   write. Returns how many of its writes were applied or are under way, or -1: it has been closed. */
 int64_t logfs_opening_take(uint64_t fh);
 
 /* The handles of such files of a partition, and how many there are of all partitions. */
@@ -53,9 +55,18 @@ size_t logfs_opening_count(void);
 
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
-/* Find a file, which stays until openfiles_put_back; NULL: it is not known. Any thread. */
-struct open_file *openfiles_borrow(uint64_t fh);
-void openfiles_put_back(struct open_file *file);
+/* What a thread knows of a file that it uses. Python may take the writer from the file meanwhile; both
+   stay. */
+struct borrowed {
+    struct open_file *file;
+    log_partition *partition;
+    log_writer *writer;
+    uint64_t key;
+};
+
+/* Find a file, which stays until openfiles_put_back. Returns 0 if it is not known. Any thread. */
+int openfiles_borrow(uint64_t fh, struct borrowed *borrowed);
+void openfiles_put_back(const struct borrowed *borrowed);
 
 /* Have a file that was opened without Python, which now owns its writer and has a hold on its partition.
    Returns 0 without memory. */

@@ -45,6 +45,16 @@ void queue_calm(int event) {
     }
 }
 
+struct buffer *queue_make_buffer(void) {
+    struct buffer *buffer = calloc(1, sizeof *buffer);
+
+    if (buffer != NULL && (buffer->bytes = handover_resident(QUEUE_BUFFER_BYTES)) == NULL) {
+        free(buffer);
+        buffer = NULL;
+    }
+    return buffer;
+}
+
 struct buffer *queue_take_spare(void) {
     struct buffer *buffer;
 
@@ -64,20 +74,17 @@ void queue_give_spare(struct buffer *buffer) {
 }
 
 static void enqueue(struct queued *request) {
-    int is_first;
-
     request->next = NULL;
     pthread_mutex_lock(&mutex);
-    is_first = first == NULL;
-    if (is_first)
+    if (first == NULL) {
         first = request;
-    else
+        queue_wake(ready); /* with the mutex: it can be read as long as there is a request */
+    } else {
         last->next = request;
+    }
     last = request;
     count++;
     pthread_mutex_unlock(&mutex);
-    if (is_first)
-        queue_wake(ready);
 }
 
 ssize_t queue_take(void *buffer, size_t size) {
@@ -128,12 +135,12 @@ struct buffer *queue_add(struct buffer *buffer) {
     return other != NULL ? other : buffer;
 }
 
-void queue_add_copy(const struct request_header *header, size_t size) {
+void queue_add_copy(const struct request_header *header, size_t size, unsigned slot) {
     struct queued *request = make(size);
 
     request->buffer = NULL;
     request->size = size;
-    request->slot = 0;
+    request->slot = slot;
     memcpy(request->bytes, header, size);
     enqueue(request);
 }
@@ -145,6 +152,15 @@ void queue_end(void) {
     end->size = 0;
     end->slot = 0;
     enqueue(end);
+}
+
+int queue_is_empty(void) {
+    int is_empty;
+
+    pthread_mutex_lock(&mutex);
+    is_empty = first == NULL;
+    pthread_mutex_unlock(&mutex);
+    return is_empty;
 }
 
 uint64_t queue_count(void) {
@@ -159,14 +175,10 @@ uint64_t queue_count(void) {
 int queue_start(void) {
     ready = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     for (int i = 0; ready >= 0 && i < BUFFERS; i++) {
-        struct buffer *buffer = calloc(1, sizeof *buffer);
-        uint8_t *bytes = handover_resident(QUEUE_BUFFER_BYTES);
+        struct buffer *buffer = queue_make_buffer();
 
-        if (buffer == NULL || bytes == NULL) {
-            free(buffer);
+        if (buffer == NULL)
             return i > 0 ? ready : -1;
-        }
-        buffer->bytes = bytes;
         queue_give_spare(buffer);
     }
     return ready;

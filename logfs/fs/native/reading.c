@@ -290,7 +290,7 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
 
 /* Leave the read of a file that waits to Python. */
 static void return_waiting(struct reader *reader) {
-    queue_add_copy(&reader->kept.header, sizeof reader->kept);
+    queue_add_copy(&reader->kept.header, sizeof reader->kept, 0);
     stop_waiting(reader);
 }
 

@@ -30,6 +30,7 @@ enum { NOTIFY_POLL = 1, NOTIFY_INVALIDATE_INODE = 2, NOTIFY_RESEND = 7 };
 /* Set in the number of a request that the kernel sends again, and needed in its reply. */
 #define REQUEST_RESENT (1ull << 63)
 
+#define INIT_ASYNC_DIO (1u << 15)
 #define INIT_PARALLEL_DIROPS (1u << 18)
 #define INIT_EXT (1u << 30)
 #define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */

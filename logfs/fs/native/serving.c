@@ -16,13 +16,15 @@
 
 #include "ahead.h"
 #include "answering.h"
+#include "applying.h"
+#include "calls.h"
 #include "handover.h"
 #include "openfiles.h"
 #include "queue.h"
+#include "session.h"
 #include "syncing.h"
 #include "watching.h"
 
-#define LARGE_BYTES 65535u /* larger writes go to the second thread */
 #define AWAKE_NS 50000     /* how long to look for the next request after a read; see hooks.c */
 #define MOST 8             /* of one kind, more than of the other, before the other thread reads */
 
@@ -30,10 +32,25 @@
    serving.h (-1: there is no thread). */
 static int device = -1, control = -1, changes = -1, waiting = -1;
 
+#define WATCH_MS 100       /* how long a call to the disk may keep the thread that reads */
+#define QUIET_LOOKS 10     /* so many looks without a call, and the watching thread sleeps */
+#define ERROR_NS 10000000  /* how long to wait after an error of a read */
+
 /* --- The reading thread ----------------------------------------------------------------------------------- */
+
+struct reader {
+    struct reader *next;
+    pthread_t thread;
+    struct calls calls; /* CALL_LOST: another thread reads since then */
+    int is_idle;        /* another thread reads, and this one has finished */
+};
 
 static pthread_mutex_t state_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t state_changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t watch_wanted; /* by the watching thread */
+static struct reader *readers; /* all */
+static struct reader *current; /* it reads */
+static __thread struct reader *self;
 static int is_wanted;     /* the thread reads */
 static int is_parked = 1; /* it waits, and pyfuse3 reads */
 static int leaves_requests, has_ended, is_stopped;
@@ -49,27 +66,36 @@ static int64_t now_ns(void) {
 /* Have pyfuse3 wait for requests of the kernel, or for the queue alone. */
 static void watch_device(int is_watched) {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = device};
+    static int was_watched;
 
+    if (was_watched == is_watched)
+        return;
+    was_watched = is_watched;
     epoll_ctl(waiting, is_watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, device, &event);
 }
 
-/* Wait until the thread has to read; returns 0 when it has to end. */
+/* Wait until this thread has to read; returns 0 when it has to end. */
 static int park(void) {
     int goes_on;
 
     pthread_mutex_lock(&state_mutex);
-    if (!is_stopped && (!is_wanted || leaves_requests || has_ended)) {
-        if (!leaves_requests && !has_ended)
-            watch_device(1);
-        __atomic_store_n(&is_parked, 1, __ATOMIC_SEQ_CST);
-        while (!is_stopped && (!is_wanted || leaves_requests || has_ended))
-            pthread_cond_wait(&state_changed, &state_mutex);
+    while (!is_stopped && (current != self || !is_wanted || leaves_requests || has_ended)) {
+        self->is_idle = current != self;
+        if (current == self) {
+            if (!leaves_requests && !has_ended)
+                watch_device(1);
+            __atomic_store_n(&is_parked, 1, __ATOMIC_SEQ_CST);
+        }
+        pthread_cond_wait(&state_changed, &state_mutex);
     }
+    self->is_idle = 0;
     queue_calm(control);
     goes_on = !is_stopped;
     pthread_mutex_unlock(&state_mutex);
     return goes_on;
 }
+
+static int is_lost(void) { return __atomic_load_n(&self->calls.current, __ATOMIC_SEQ_CST) == CALL_LOST; }
 
 static int has_to_park(void) {
     return !__atomic_load_n(&is_wanted, __ATOMIC_SEQ_CST) ||
@@ -87,6 +113,7 @@ static void tell(int *what, int value) {
     }
     queue_wake(control);
     pthread_cond_broadcast(&state_changed);
+    pthread_cond_signal(&watch_wanted);
     pthread_mutex_unlock(&state_mutex);
 }
 
@@ -112,9 +139,9 @@ int serving_is_reading(void) {
     return waiting >= 0 && !__atomic_load_n(&is_parked, __ATOMIC_SEQ_CST);
 }
 
-void logfs_stop_reading(int stopped) {
-    handover_stop(stopped);
-    if (stopped && waiting >= 0)
+void logfs_stop_reading(void) {
+    handover_stop();
+    if (waiting >= 0)
         tell(&leaves_requests, 1);
 }
 
@@ -137,59 +164,84 @@ enum answered serving_answer(const struct request_header *header, size_t size, u
 
     if (waiting < 0)
         return LEFT;
-    answered = answering_try(header, size, slot, UINT32_MAX);
-    if (answered == LEFT)
-        answering_note_left(header, size);
+    answered = answering_try(header, size, slot, BY_LOOP);
+    if (answered == HAS_TO_WAIT && !applying_add_copy(header, size, slot))
+        answered = LEFT;
     note_kind(header->opcode, answered != LEFT);
-    return answered;
+    if (answered != LEFT)
+        return answered;
+    answering_note_left(header, size);
+    if (queue_is_empty())
+        return LEFT;
+    queue_add_copy(header, size, slot); /* requests that were read before are there */
+    return WAITS;
 }
 
-/* --- The second thread --------------------------------------------------------------------------- */
+/* --- The watching thread ------------------------------------------------------------------------- */
 
-static pthread_mutex_t large_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t large_ready = PTHREAD_COND_INITIALIZER;
-static struct buffer *large_first, *large_last;
-static pthread_t first_thread, second_thread;
+static pthread_t watching_thread;
+static int watch_sleeps;
 
-/* Leave a request to Python. Returns the buffer for the next one. */
-static struct buffer *leave(struct buffer *buffer) {
-    answering_note_left((const void *)buffer->bytes, (size_t)buffer->size);
-    return queue_add(buffer);
+static struct reader *start_reader(void);
+
+/* A call begins while the watching thread sleeps. */
+static void wake_watch(void) {
+    pthread_mutex_lock(&state_mutex);
+    watch_sleeps = 0;
+    calls_note_sleep(0);
+    pthread_cond_signal(&watch_wanted);
+    pthread_mutex_unlock(&state_mutex);
 }
 
-static void *apply_large(void *unused) {
+/* Have another thread read, as the one that does so is in a call. With the mutex. */
+static void replace_reader(uint64_t call) {
+    struct reader *other = readers;
+
+    while (other != NULL && !other->is_idle)
+        other = other->next;
+    if (other == NULL && (other = start_reader()) == NULL)
+        return;
+    if (!calls_take(&current->calls, call))
+        return;
+    __atomic_store_n(&other->calls.current, 0, __ATOMIC_SEQ_CST);
+    current = other;
+    pthread_cond_broadcast(&state_changed);
+}
+
+static uint64_t call_under_way(void) {
+    return __atomic_load_n(&current->calls.current, __ATOMIC_SEQ_CST);
+}
+
+static void *watch(void *unused) {
+    uint64_t call, calls, last_call = 0, last_calls = 0;
+    struct timespec until;
+    int quiet = 0;
+
     (void)unused;
-    for (;;) {
-        struct buffer *buffer;
-        enum answered answered;
-
-        pthread_mutex_lock(&large_mutex);
-        while (large_first == NULL && !__atomic_load_n(&is_stopped, __ATOMIC_SEQ_CST))
-            pthread_cond_wait(&large_ready, &large_mutex);
-        buffer = large_first;
-        if (buffer == NULL) {
-            pthread_mutex_unlock(&large_mutex);
-            return NULL;
+    pthread_mutex_lock(&state_mutex);
+    while (!is_stopped) {
+        if (quiet == QUIET_LOOKS) {
+            watch_sleeps = 1;
+            calls_note_sleep(1);
+            while (watch_sleeps && !is_stopped && call_under_way() == 0)
+                pthread_cond_wait(&watch_wanted, &state_mutex);
+            calls_note_sleep(0);
         }
-        large_first = buffer->next;
-        pthread_mutex_unlock(&large_mutex);
-        answered = answering_try((const void *)buffer->bytes, (size_t)buffer->size, buffer->slot,
-                                 UINT32_MAX);
-        queue_give_spare(answered == LEFT ? leave(buffer) : buffer);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += WATCH_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&watch_wanted, &state_mutex, &until);
+        call = call_under_way();
+        calls = __atomic_load_n(&current->calls.count, __ATOMIC_RELAXED);
+        if (call != 0 && call == last_call)
+            replace_reader(call);
+        quiet = call == 0 && calls == last_calls ? quiet + 1 : 0;
+        last_call = call;
+        last_calls = calls;
     }
-}
-
-/* Give a large write to the second thread. */
-static void pass_on(struct buffer *buffer) {
-    buffer->next = NULL;
-    pthread_mutex_lock(&large_mutex);
-    if (large_first == NULL)
-        large_first = buffer;
-    else
-        large_last->next = buffer;
-    large_last = buffer;
-    pthread_mutex_unlock(&large_mutex);
-    pthread_cond_signal(&large_ready);
+    pthread_mutex_unlock(&state_mutex);
+    return NULL;
 }
 
 /* --- The thread ---------------------------------------------------------------------------------- */
@@ -205,7 +257,7 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     const struct request_header *header = (const void *)buffer->bytes;
     const uint32_t opcode = header->opcode;
     const size_t size = (size_t)buffer->size;
-    struct buffer *other = NULL;
+    struct buffer *other;
     enum answered answered;
 
     if (ahead_answer(header, size)) {
@@ -214,28 +266,33 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     }
     watching_note_request(header, size);
     buffer->slot = handover_note_read(header, size);
-    answered = answering_try(header, size, buffer->slot, LARGE_BYTES);
-    if (answered == IS_LARGE && (other = queue_take_spare()) != NULL) {
-        pass_on(buffer);
+    answered = answering_try(header, size, buffer->slot, BY_READER);
+    if (answered == HAS_TO_WAIT && (other = applying_add(buffer)) != NULL) {
         buffer = other;
-    } else if (answered == IS_LARGE) {
-        answered = answering_try(header, size, buffer->slot, UINT32_MAX);
+    } else if (answered == HAS_TO_WAIT || answered == LEFT) {
+        answered = LEFT;
+        answering_note_left(header, size);
+        buffer = queue_add(buffer);
     }
-    if (answered == LEFT)
-        buffer = leave(buffer);
+    if (is_lost())
+        return buffer;
     if (answered == ANSWERED && opcode == FUSE_OPCODE_READ)
         *answered_ns = now_ns();
     note_kind(opcode, answered != LEFT);
     return buffer;
 }
 
-static void *read_requests(void *unused) {
+static void *read_requests(void *given) {
     struct buffer *buffer = queue_take_spare();
     int64_t answered_ns = 0;
 
-    (void)unused;
+    self = given;
+    self->calls.begun = wake_watch;
+    calls_watch(&self->calls);
+    while (buffer == NULL && (buffer = queue_make_buffer()) == NULL)
+        nanosleep(&(struct timespec){.tv_nsec = ERROR_NS}, NULL);
     while (park()) {
-        while (!has_to_park()) {
+        while (!has_to_park() && !is_lost()) {
             buffer->size = read(device, buffer->bytes, QUEUE_BUFFER_BYTES);
             if (buffer->size >= (ssize_t)sizeof(struct request_header)) {
                 buffer = serve(buffer, &answered_ns);
@@ -254,7 +311,11 @@ static void *read_requests(void *unused) {
             }
             if (buffer->size < 0 && (errno == EINTR || errno == ENOENT))
                 continue;
-            end_connection(); /* ENODEV: unmounted */
+            if (buffer->size < 0 && errno != ENODEV && !session_has_ended()) {
+                nanosleep(&(struct timespec){.tv_nsec = ERROR_NS}, NULL);
+                continue; /* there was no memory, say */
+            }
+            end_connection(); /* unmounted */
             break;
         }
     }
@@ -272,20 +333,49 @@ uint64_t logfs_serving_queued(void) { return queue_count(); }
 
 int logfs_serving_changes(void) { return changes; }
 
-static int start_threads(void) {
+/* Start a thread, which takes no signals. Returns 0 or an errno. */
+static int start_thread(pthread_t *thread, void *(*function)(void *), void *given) {
     sigset_t all, before;
     int error;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&first_thread, NULL, read_requests, NULL);
-    if (error == 0 && pthread_create(&second_thread, NULL, apply_large, NULL) != 0) {
-        tell(&is_stopped, 1);
-        pthread_join(first_thread, NULL);
-        error = EAGAIN;
-    }
+    error = pthread_create(thread, NULL, function, given);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
+}
+
+/* Start a thread that reads once it is the current one. With the mutex. NULL: there is none. */
+static struct reader *start_reader(void) {
+    struct reader *reader = calloc(1, sizeof *reader);
+
+    if (reader == NULL || start_thread(&reader->thread, read_requests, reader) != 0) {
+        free(reader);
+        return NULL;
+    }
+    reader->next = readers;
+    readers = reader;
+    return reader;
+}
+
+static int apply_waiting(const struct request_header *header, size_t size, unsigned slot) {
+    if (answering_try(header, size, slot, BY_LANE) != LEFT)
+        return 1;
+    answering_note_left(header, size);
+    return 0;
+}
+
+static int start_threads(void) {
+    pthread_condattr_t clock;
+
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch_wanted, &clock);
+    pthread_condattr_destroy(&clock);
+    pthread_mutex_lock(&state_mutex);
+    current = start_reader();
+    pthread_mutex_unlock(&state_mutex);
+    return current != NULL && start_thread(&watching_thread, watch, NULL) == 0;
 }
 
 int serving_start(int fd) {
@@ -301,8 +391,9 @@ int serving_start(int fd) {
     waiting = epoll_create1(EPOLL_CLOEXEC);
     event.data.fd = queued;
     answering_start(changes);
+    applying_start(apply_waiting);
     if (queued < 0 || control < 0 || changes < 0 || waiting < 0 ||
-        epoll_ctl(waiting, EPOLL_CTL_ADD, queued, &event) != 0 || start_threads() != 0) {
+        epoll_ctl(waiting, EPOLL_CTL_ADD, queued, &event) != 0 || !start_threads()) {
         waiting = -1; /* the descriptors stay: it is once for a process */
         return -1;
     }
@@ -313,11 +404,10 @@ int serving_stop(void) {
     if (waiting < 0 || is_stopped)
         return 0;
     tell(&is_stopped, 1);
-    pthread_mutex_lock(&large_mutex);
-    pthread_cond_broadcast(&large_ready);
-    pthread_mutex_unlock(&large_mutex);
-    pthread_join(first_thread, NULL);
-    pthread_join(second_thread, NULL);
+    pthread_join(watching_thread, NULL);
+    for (struct reader *reader = readers; reader != NULL; reader = reader->next)
+        pthread_join(reader->thread, NULL);
+    applying_stop();
     syncing_stop();
     return 1;
 }

@@ -10,8 +10,10 @@
    pyfuse3 waits for a descriptor (epoll) that can be read when the queue is not empty, or when the
    native thread waits and the kernel has a request. So neither pyfuse3 nor libfuse knows of the thread.
 
-   Large writes that the native thread has read are applied by a second one, so that a line does not wait
-   for a MiB. */
+   No disk may keep the thread that reads: then no topic would be served. Large writes, and all that the
+   event loop reads, are applied by other threads (applying.h). Small ones are applied by the native thread
+   itself, which saves a switch of threads. If one takes longer than WATCH_MS, another native thread reads
+   from then on; the first one finishes that write, and waits until it is needed again. */
 
 #ifndef LOGFS_SERVING_H
 #define LOGFS_SERVING_H
@@ -39,8 +41,8 @@ int logfs_serving_changes(void);
 /* How many requests the thread has put into the queue. */
 uint64_t logfs_serving_queued(void);
 
-/* Leave requests in the kernel from now on (1), or read them again (0). */
-void logfs_stop_reading(int is_stopped);
+/* Leave requests in the kernel from now on. */
+void logfs_stop_reading(void);
 
 /* How many requests have been read and not been answered. */
 int logfs_in_flight(void);
@@ -60,7 +62,8 @@ int serving_is_reading(void);
 /* A reply of Python has been sent. */
 void serving_note_reply(uint64_t unique);
 
-/* Answer a request that pyfuse3 has read, without Python, if that is possible. slot: what
+/* Answer a request that pyfuse3 has read, without Python, if that is possible. A request that has to come
+   after those in the queue is put there. slot: what
    handover_note_read has returned for it. */
 enum answered serving_answer(const struct request_header *header, size_t size, unsigned slot);
 

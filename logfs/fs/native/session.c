@@ -5,6 +5,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -36,8 +37,19 @@ int session_write(uint64_t unique, int error, const void *bytes, size_t size) {
 int session_reply(uint64_t unique, int error, const void *bytes, size_t size) {
     int status = session_write(unique, error, bytes, size);
 
-    handover_note_reply(unique, 1);
+    session_note_reply(unique, status);
     return status;
+}
+
+void session_note_reply(uint64_t unique, int status) {
+    if (status >= 0 || status == -ENOENT)
+        handover_note_reply(unique, 1);
+}
+
+int session_has_ended(void) {
+    struct pollfd device = {.fd = session_fd, .events = POLLIN};
+
+    return poll(&device, 1, 0) > 0 && (device.revents & POLLERR) != 0;
 }
 
 /* --- Notifications ------------------------------------------------------------------------------- */

@@ -35,6 +35,13 @@ void session_begin(int fd);
    Returns 0 or -errno, -ENOENT if the program has gone. */
 int session_reply(uint64_t unique, int error, const void *bytes, size_t size);
 
+/* Note that writev has sent a reply, or what it returned instead: the request is no longer in flight if the
+   kernel has the reply, or knows the request no more. Otherwise it is sent again to a successor. */
+void session_note_reply(uint64_t unique, int status);
+
+/* Whether the kernel has ended the connection, so that no program waits for a reply any more. */
+int session_has_ended(void);
+
 /* Write a reply and do no more: the request stays in flight until the caller notes the reply. */
 int session_write(uint64_t unique, int error, const void *bytes, size_t size);
 

@@ -219,6 +219,15 @@ static void partition_release(log_partition *partition) {
     }
 }
 
+/* Let the thread append, or leave appends to Python. With the mutex; others read it without. */
+static void partition_arm(log_partition *partition) {
+    __atomic_store_n(&partition->is_armed, 1, __ATOMIC_RELAXED);
+}
+
+static void partition_disarm(log_partition *partition) {
+    __atomic_store_n(&partition->is_armed, 0, __ATOMIC_RELAXED);
+}
+
 /* Note whether readers wait. Their next look at the log is after this. */
 static void partition_watch(log_partition *partition, int is_watched) {
     __atomic_store_n(&partition->is_watched, is_watched, __ATOMIC_SEQ_CST);
@@ -332,7 +341,7 @@ static void appending_cut(log_partition *partition, line_file *line) {
     } else {
         partition->has_failed = 1;
     }
-    partition->is_armed = 0;
+    partition_disarm(partition);
 }
 
 /* Whether the rest of a write can be kept as an unfinished line, or as more of one. */
@@ -407,7 +416,7 @@ static int appending_append(
     }
     if (log_end_append(end, appending_pwrite, &partition->bounds.fd, encoded->p,
                        encoded->batches, encoded->count) != 0) {
-        partition->is_armed = 0;
+        partition_disarm(partition);
         if (has_head) {
             line->end = line->before_end;
             line->crc = line->before_crc;
@@ -474,7 +483,7 @@ static int64_t appending_apply(
         }
     }
     notes->done(notes, accepted);
-    writer->writes++;
+    __atomic_add_fetch(&writer->writes, 1, __ATOMIC_RELAXED);
     return accepted;
 }
 
@@ -525,7 +534,7 @@ static int64_t appending_write(
         appending_observe(partition, taken_ns);
     }
     if (sleeping_was_longer(&sleeping, taken_ns, APPENDING_SLOW_NS)) {
-        partition->is_armed = 0;
+        partition_disarm(partition);
         partition->is_slow = 1;
     }
     __atomic_store_n(&partition->is_busy, 0, __ATOMIC_SEQ_CST);
@@ -579,7 +588,7 @@ static void appending_end_note(log_partition *partition) {
 
 /* Leave the partition to Python after a sync that made nothing durable. While noting. */
 static void appending_leave_sync(log_partition *partition, int64_t since_ms) {
-    partition->is_armed = 0;
+    partition_disarm(partition);
     if (since_ms >= 0) {
         __atomic_store_n(&partition->unflushed_since_ms, since_ms, __ATOMIC_SEQ_CST);
     }
@@ -706,7 +715,14 @@ static log_writer *appending_open(log_partition *partition, int view, int64_t ch
     return writer;
 }
 
-static int64_t appending_writes(const log_writer *writer) { return writer->writes; }
+static int64_t appending_writes(const log_writer *writer) {
+    return __atomic_load_n(&writer->writes, __ATOMIC_RELAXED);
+}
+
+static int appending_may_write(const log_partition *partition) {
+    return __atomic_load_n(&partition->is_armed, __ATOMIC_RELAXED) &&
+           __atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) == 0;
+}
 
 static void appending_close(log_writer *writer) {
     partition_release(writer->partition);
@@ -723,9 +739,9 @@ static int appending_is_watched(const log_partition *partition) {
 }
 
 static const appending_functions APPENDING = {
-    appending_write,      appending_needs_sync, appending_may_close, appending_sync,
-    appending_length,     appending_shown_end,  appending_count_read, appending_open,
-    appending_writes,     appending_close,      appending_count_cold, appending_is_watched,
-    partition_hold,       partition_release};
+    appending_write,      appending_may_write,  appending_needs_sync, appending_may_close,
+    appending_sync,       appending_length,     appending_shown_end,  appending_count_read,
+    appending_open,       appending_writes,     appending_close,      appending_count_cold,
+    appending_is_watched, partition_hold,       partition_release};
 
 #endif

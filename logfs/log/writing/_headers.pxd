@@ -113,6 +113,8 @@ cdef extern from "_appending.h" nogil:
         void (*begin)(write_notes *, int64_t, int64_t) noexcept nogil
         void (*done)(write_notes *, int64_t) noexcept nogil
     log_partition *partition_new(lf_encode *)
+    void partition_arm(log_partition *)
+    void partition_disarm(log_partition *)
     void partition_change(log_partition *)
     void partition_show_position(log_partition *, int64_t)
     int64_t partition_take_read(log_partition *)

@@ -29,7 +29,7 @@ cdef class PartitionLock:
     def __dealloc__(self):
         if self.partition is not NULL:
             pthread_mutex_lock(&self.partition.mutex)
-            self.partition.is_armed = 0
+            partition_disarm(self.partition)
             partition_change(self.partition)
             self.partition.end = NULL
             self.partition.shown = NULL
@@ -42,7 +42,7 @@ cdef class PartitionLock:
             with nogil:
                 pthread_mutex_lock(&partition.mutex)
         partition.depth += 1
-        partition.is_armed = 0
+        partition_disarm(partition)
         partition_change(partition)
         return self
 
@@ -126,11 +126,11 @@ cdef class PartitionLock:
         partition.end = &end.end
         partition.shown = &end.shown
         partition_show_position(partition, end.end.at.file_position)
-        partition.is_armed = 1
+        partition_arm(partition)
 
     def disarm(self):
         """Leave the log to Python, and let go of its end, which has the file. With the lock."""
-        self.partition.is_armed = 0
+        partition_disarm(self.partition)
         self.partition.end = NULL
         self.partition.shown = NULL
         partition_show_position(self.partition, -1)

@@ -26,6 +26,8 @@ typedef struct appending_functions {
     /* Apply a write of an open file, unless that is left to Python. Returns the bytes accepted, all or
        those of the complete lines; or APPENDING_LEFT. */
     int64_t (*write)(log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes);
+    /* Whether write may do it: nothing is left to Python that has to come before. Without the mutex. */
+    int (*may_write)(const log_partition *partition);
     /* Whether an fsync of an open file needs a flush of its partition: SYNC_DONE: all is durable;
        SYNC_NEEDED: up to an offset; SYNC_LEFT: it is left to Python. */
     int (*needs_sync)(log_writer *writer, int64_t *offset);
@@ -47,8 +49,9 @@ typedef struct appending_functions {
     /* Open a file that appends whole lines in a view. Returns NULL if that is left to Python: it has
        changed the partition since changes, or appends to it itself. */
     log_writer *(*open)(log_partition *partition, int view, int64_t changes);
-    /* How many writes were applied through it, and its end. Any thread, after the last write. */
+    /* How many writes were applied through it. Any thread. */
     int64_t (*writes)(const log_writer *writer);
+    /* Its end, after the last write. */
     void (*close)(log_writer *writer);
     /* Count requests that Python has to answer before anything else is done to the partition. */
     void (*count_cold)(log_partition *partition, int change);
