@@ -9,6 +9,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     supervision, cpulatency            what systemd is told; processors that do not sleep
     interrupts, earlyreplies, ahead    signals, early replies and read-ahead, by the hooks
     passthrough, readerqueue           sealed files that the kernel reads; waiting readers
+    diskcalls                          calls that may wait for a disk
     executor                           where the calls of a partition run, in which order
     partitions, compaction, inodes     a partition in the mount; compaction; inode numbers
     permissions                        owners and modes, and what they let a user do

@@ -1,18 +1,24 @@
-"""Where the calls of a partition run, and in which order: on the event loop or in threads.
+"""Where the calls of a partition run, and in which order: in threads, never on the event loop.
 
-A call on the event loop costs a third of a call in a thread, as long as the disk is quick. A slow
-call there would delay every other partition. So calls run on the loop until one sleeps longer than
-``SLOW_S``, for the disk, a lock or a page. On a busy machine a call may also take long because it
-loses the processor. That says nothing about the disk, and a thread would not be quicker.
-A call that would wait for an object store is made again in a thread.
-After a slow call the calls of this partition run in a thread, until ``CALM_CALLS`` of them were
-quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
-syncs with its appends (``flush.messages``), and the first call of a partition, which may have to
-open files.
+**No call to the disk, and no wait for the lock of a partition, holds the loop.** A disk that hangs
+under one topic would stop all others, and that it hangs is known only afterwards. So the loop gives
+each call to a thread. As long as the disk is quick, the loop waits for it, at most a moment
+(``diskcalls``). That takes half as long as a thread of trio, in which other calls run. These run on
+the loop itself: what reads memory, what takes the lock only if it is free
+(``PartitionLock.take_now``), and reads that end where they would have to wait for the disk
+(``filereads``). The native thread has the same rule, see ``native/serving.h``.
+
+The loop waits until a call of the partition sleeps longer than ``SLOW_S``, for the disk, a lock or
+a page. On a busy machine a call may also take long because it loses the processor. That says
+nothing about the disk. A call that would wait for an object store is made again in a thread of
+trio. After a slow call the calls of this partition run in threads of trio, until ``CALM_CALLS`` of
+them were quick again. These always do: fsyncs (see ``fsyncs``), the changes of a topic that syncs
+with its appends (``flush.messages``), and the first call of a partition, which may have to open
+files.
 
 Changes (appends, and closing files) run one at a time, in the order in which the requests were read
 from the kernel: a call joins the queue before it awaits anything. While a thread works on a
-partition, its changes do not run on the loop: the loop could block on a lock that the thread holds.
+partition, the loop waits for none of its changes: they could block on a lock that the thread holds.
 
 There must be no await between the decision that a change may run at once and the start of the
 change. An await there would let one change overtake another.
@@ -21,11 +27,13 @@ change. An await there would let one change overtake another.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 import trio
 
 from logfs.disk.remote.waiting import WouldWaitError, waiting_forbidden
+from logfs.fs.diskcalls import QUICK_S, DiskCall, begin_call
 from logfs.log.writing._end import PartitionLock
 
 T = TypeVar("T")
@@ -34,7 +42,10 @@ Ts = TypeVarTuple("Ts")
 Begun = tuple[float, float]
 """When a call began, by the two clocks."""
 
-SLOW_S = 0.004
+Change = DiskCall[tuple[bool, T]]
+"""A change that has begun: whether it was slow, and its result."""
+
+SLOW_S = QUICK_S
 CALM_CALLS = 16
 READ_THREADS = 8
 """The most reads of one partition that wait for the disk at the same time."""
@@ -99,7 +110,7 @@ class PartitionExecutor:
 
     @property
     def is_free(self) -> bool:
-        """Whether a change may run at once, on the loop: with ``run``, before anything awaits."""
+        """Whether a change may run at once: with ``begin_change``, before anything awaits."""
         return not (
             self._quick_calls_missing
             or self._threads
@@ -108,27 +119,44 @@ class PartitionExecutor:
             or (self.lock is not None and self.lock.is_busy)
         )
 
-    def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a change at once, when ``is_free``: ``change`` without an await."""
-        begun = self.begin()
+    def begin_change(self, call: Callable[[*Ts], T], *args: *Ts) -> Change[T]:
+        """Begin a change at once, when ``is_free``; ``end_change`` or ``finish_change`` ends it."""
+        begun = self._begin_call(call, *args)
+        if not begun.is_done:
+            self._queue.acquire_nowait()
+        return begun
+
+    def end_change(self, begun: Change[T]) -> T:
+        """End a change that is done: return its result, or raise its error."""
         try:
-            return call(*args)
+            return self._note_result(*begun.result())
         finally:
-            self.end(begun)
             self._note_change()
+
+    async def finish_change(self, begun: Change[T]) -> T:
+        """Wait for a change that this task has begun, if it is not done, and end it."""
+        if begun.is_done:
+            return self.end_change(begun)
+        try:
+            return await self._finish_call(begun)
+        finally:
+            self._queue.release()
 
     async def change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a call that changes the partition when its turn comes."""
         if not self.is_free:
             return await self._change_in_turn(call, *args)
-        return self.run(call, *args)
+        return await self.finish_change(self.begin_change(call, *args))
 
     async def release(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Close an open file when its turn comes; later look-ups wait for it."""
-        if self.is_free:
-            return self.run(call, *args)
+        begun = self.begin_change(call, *args) if self.is_free else None
+        if begun is not None and begun.is_done:
+            return self.end_change(begun)
         mine = self.releasing = trio.Event()
         try:
+            if begun is not None:
+                return await self.finish_change(begun)
             return await self._change_in_turn(call, *args)
         finally:
             # The queue is in order, so every earlier RELEASE is done as well.
@@ -154,12 +182,7 @@ class PartitionExecutor:
             if not self.has_store:
                 return await self._run_in_thread(self._reader_limit(), call, *args)
             return await self._run_in_thread(self._local_limit(), _without_waiting, call, *args)
-        begun = self.begin()
-        try:
-            return call(*args)
-        finally:
-            self.end(begun)
-            self._note_change()
+        return await self._call_now(call, *args)
 
     @property
     def is_slow(self) -> bool:
@@ -270,7 +293,7 @@ class PartitionExecutor:
     async def _change_in_turn(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         async with self._queue:
             if not self._needs_thread():
-                return self.run(call, *args)
+                return await self._call_now(call, *args)
             try:
                 return await self._run_in_thread(_UNLIMITED, call, *args)
             finally:
@@ -284,13 +307,34 @@ class PartitionExecutor:
         self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts
     ) -> T:
         is_slow, result = await trio.to_thread.run_sync(self._watched, call, *args, limiter=limiter)
+        # A wait for the object store says nothing about the disk.
+        if is_slow and limiter is self._readers and self.has_store:
+            return result
+        return self._note_result(is_slow, result)
+
+    def _note_result(self, is_slow: bool, result: T) -> T:
         if is_slow:
-            # A wait for the object store says nothing about the disk.
-            if limiter is not self._readers or not self.has_store:
-                self._quick_calls_missing = CALM_CALLS
+            self._quick_calls_missing = CALM_CALLS
         elif self._quick_calls_missing:
             self._quick_calls_missing -= 1
         return result
+
+    def _begin_call(self, call: Callable[[*Ts], T], *args: *Ts) -> Change[T]:
+        begun = begin_call(partial(self._watched, call, *args))
+        if not begun.is_done:
+            self._threads += 1
+        return begun
+
+    async def _finish_call(self, begun: Change[T]) -> T:
+        try:
+            return self._note_result(*await begun.wait())
+        finally:
+            self._threads -= 1
+            self._note_change()
+
+    async def _call_now(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        begun = self._begin_call(call, *args)
+        return self.end_change(begun) if begun.is_done else await self._finish_call(begun)
 
     def _watched(self, call: Callable[[*Ts], T], *args: *Ts) -> tuple[bool, T]:
         """Run a call in a thread; returns whether it was slow, and its result."""

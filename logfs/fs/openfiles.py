@@ -6,7 +6,7 @@ wait for earlier RELEASEs. See ``executor``. How a file is read is in ``fileread
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import trio
@@ -14,6 +14,7 @@ import trio
 from logfs.errors import LogfsError
 from logfs.fs.ahead import Windows
 from logfs.fs.errnos import StaleError
+from logfs.fs.executor import Change
 from logfs.fs.filereads import FileReads
 from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
@@ -300,25 +301,38 @@ class OpenFiles:
             file.reader.note_place()
         return events
 
-    def write_now(self, number: int, data: bytes, slot: int = NO_SLOT) -> int | None:
-        """Append lines like ``write`` if that takes no await; it saves a coroutine for most writes.
+    def write_now(self, number: int, data: bytes, slot: int = NO_SLOT) -> int | Awaitable[int]:
+        """Append lines like ``write``; for most writes that takes no await, and no coroutine.
 
         Returns:
-            The bytes accepted; None if nothing was done, because the write has to wait.
+            The bytes accepted, or what has to be awaited for them, in the same step.
         """
         file = self._files[number]
         partition = file.partition
         if file.is_served and partition.log.writable.exclusive().take_slow():
             partition.executor.note_slow()
         if file.syncs or file.has_long_line or file.has_rate or not partition.executor.is_free:
-            return None
-        accepted = partition.executor.run(file.append, data, self._now_ms(), slot)
-        file.note_write()
-        self.fsyncs.foresee(file)
+            return self.write(number, data, slot)
+        begun = partition.executor.begin_change(file.append, data, self._now_ms(), slot)
+        if not begun.is_done:
+            return self._finish_write(file, begun)
+        accepted = partition.executor.end_change(begun)
+        self._note_write(file)
+        return accepted
+
+    async def _finish_write(self, file: FileHandle, begun: Change[int]) -> int:
+        accepted = await file.partition.executor.finish_change(begun)
+        self._note_write(file)
+        return accepted
+
+    def _note_write(self, file: FileHandle) -> None:
+        partition = file.partition
+        if not file.syncs:
+            file.note_write()
+            self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         self.native.note_write(file)
-        return accepted
 
     async def write(self, number: int, data: bytes, slot: int = NO_SLOT) -> int:
         """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
@@ -340,12 +354,7 @@ class OpenFiles:
         accepted = await partition.executor.change(file.append, data, self._now_ms(), slot)
         if file.syncs:
             await self.fsyncs.sync(file)
-        else:
-            file.note_write()
-            self.fsyncs.foresee(file)
-        if partition.log.maintenance_due:
-            self._upkeep.want_maintenance(partition)
-        self.native.note_write(file)
+        self._note_write(file)
         return accepted
 
     async def sync(self, number: int) -> None:

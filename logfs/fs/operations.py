@@ -421,7 +421,7 @@ class Operations(RefusedOperations):
         """Append; the offset is ignored: it is where the file ended for the kernel."""
         slot = self.files.slots.current()
         accepted = self.files.write_now(fh, buf, slot)
-        return await self.files.write(fh, buf, slot) if accepted is None else accepted
+        return accepted if isinstance(accepted, int) else await accepted
 
     @request_handler
     async def flush(self, fh: int) -> None:

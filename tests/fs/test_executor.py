@@ -1,7 +1,7 @@
 """Order and place of calls, shown by events and by the order of completion, never by timing."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ class Disk:
     Attributes:
         seconds: The monotonic clock of the executor.
         slept_s: How much of that the calls have slept.
-        log: What was called, and whether on the loop.
+        log: What was called, and whether the loop was to wait for it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,8 @@ class Disk:
         self.gate = threading.Event()
 
     def quick(self, name: str) -> str:
-        self.log.append((name, threading.current_thread() is self.loop))
+        thread = threading.current_thread()
+        self.log.append((name, thread is self.loop or thread.name == "disk call"))
         return name
 
     def slow(self, name: str) -> str:
@@ -67,6 +68,77 @@ async def calm(executor: PartitionExecutor) -> None:
     """Let an executor have enough quick calls to run on the loop."""
     for _ in range(CALM_CALLS):
         await executor.change(str, "")
+
+
+async def begun_and_finished(
+    executor: PartitionExecutor, call: Callable[[str], str], name: str
+) -> str:
+    assert executor.is_free
+    return await executor.finish_change(executor.begin_change(call, name))
+
+
+CALLS = {
+    "begin_change": begun_and_finished,
+    "change": PartitionExecutor.change,
+    "change_in_thread": PartitionExecutor.change_in_thread,
+    "query": PartitionExecutor.query,
+    "query_locally": PartitionExecutor.query_locally,
+    "read": PartitionExecutor.read,
+    "release": PartitionExecutor.release,
+    "sync": PartitionExecutor.sync,
+}
+
+
+def test_every_call_is_asked_for_what_follows() -> None:
+    takes_call = {
+        name
+        for name, member in vars(PartitionExecutor).items()
+        if callable(member) and not name.startswith("_") and "call" in member.__annotations__
+    }
+    assert takes_call == set(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("is_calm", [False, True])
+async def test_a_call_that_hangs_does_not_hold_the_loop(
+    disk: Disk, executor: PartitionExecutor, name: str, is_calm: bool
+) -> None:
+    """Neither the first call of a partition nor one after many quick ones."""
+    if is_calm or name == "begin_change":
+        await calm(executor)
+    other = executor_on(disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(CALLS[name], executor, disk.stuck, "hangs")
+        await wait_all_tasks_blocked()
+        nursery.start_soon(executor.change, disk.quick, "next")
+        await wait_all_tasks_blocked()
+        assert await other.change(disk.quick, "other") == "other"
+        assert "hangs" not in disk.names()
+        disk.gate.set()
+    assert executor.is_free or not is_calm
+    if name in {"begin_change", "change", "change_in_thread", "release"}:
+        assert disk.names() == ["other", "hangs", "next"]
+
+
+async def test_an_error_of_a_call_that_took_long_passes_through(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    def fail() -> None:
+        disk.gate.wait(30)
+        raise OSError(5, "broken")
+
+    await calm(executor)
+    async with trio.open_nursery() as nursery:
+
+        async def begin() -> None:
+            with pytest.raises(OSError, match="broken"):
+                await executor.change(fail)
+
+        nursery.start_soon(begin)
+        await wait_all_tasks_blocked()
+        disk.gate.set()
+    await executor.change(disk.quick, "next")
+    assert disk.log == [("next", True)]
 
 
 async def test_a_change_that_is_known_to_take_long_runs_in_a_thread(

@@ -46,6 +46,19 @@ cdef class PartitionLock:
         partition_change(partition)
         return self
 
+    def take_now(self):
+        """Take the lock for a change, as ``with`` does, if no other thread has it; or return False.
+
+        ``__exit__`` gives it back.
+        """
+        cdef log_partition *partition = self.partition
+        if pthread_mutex_trylock(&partition.mutex):
+            return False
+        partition.depth += 1
+        partition_disarm(partition)
+        partition_change(partition)
+        return True
+
     def __exit__(self, *_):
         self.partition.depth -= 1
         pthread_mutex_unlock(&self.partition.mutex)

@@ -328,11 +328,14 @@ class Appender:
     def arm(self) -> None:
         """Let the thread append lines, until one of its bounds is reached or Python takes the lock.
 
-        Nothing happens if more than an append is due already, or if lines of this topic take more
-        than the thread can do.
+        Nothing happens if more than an append is due already, if lines of this topic take more
+        than the thread can do, or if another thread has the lock. It waits for nothing.
         """
         state = self._state
+        if not state.lock.take_now():
+            return
         with state.lock:
+            state.lock.__exit__(None, None, None)
             active = self.active
             if (
                 active is not None

@@ -1,0 +1,123 @@
+"""Calls that may wait for a disk, each in a thread, while the event loop waits for ``QUICK_S``.
+
+A call on the loop itself would be quickest, but a disk that hangs under it would stop everything. A
+thread of trio takes a turn of the loop more for each call. Here the loop waits for the thread as if
+it made the call, so nothing else happens meanwhile. If the disk takes longer, the loop goes on, and
+the thread is that of the one call. The next call has another thread.
+"""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar, TypeVarTuple, cast
+
+import trio
+
+from logfs.disk.remote.waiting import forbid_waiting
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+QUICK_S = 0.004
+
+
+class DiskCall(Generic[T]):
+    """A call that has begun. Event loop only.
+
+    Attributes:
+        is_done: It has ended while the loop waited.
+    """
+
+    __slots__ = ("_call", "_claim", "_context", "_error", "_result", "_token", "_woken", "is_done")
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self.is_done = False
+        self._call = call
+        self._context = contextvars.copy_context()
+        self._claim = threading.Lock()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._woken: trio.Event | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    def run(self) -> bool:
+        """Make the call, in a thread; returns whether the loop waits for it."""
+        try:
+            self._result = self._context.run(self._call)
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            self._error = error
+        if self._claim.acquire(blocking=False):
+            return True
+        token, woken = self._token, self._woken
+        if token is not None and woken is not None:
+            token.run_sync_soon(woken.set)
+        return False
+
+    def give_up(self) -> bool:
+        """Have the loop go on without it; returns False if it has ended just now."""
+        self._woken, self._token = trio.Event(), trio.lowlevel.current_trio_token()
+        return self._claim.acquire(blocking=False)
+
+    def result(self) -> T:
+        """Return the result of a call that has ended, or raise its error."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return cast("T", self._result)
+
+    async def wait(self) -> T:
+        """Wait for the result; like a call in a thread, this cannot be cancelled."""
+        if not self.is_done and self._woken is not None:
+            with trio.CancelScope(shield=True):
+                await self._woken.wait()
+        return self.result()
+
+
+class _Worker:
+    """A thread that makes the calls which it is given."""
+
+    def __init__(self) -> None:
+        self._given, self._ended = threading.Lock(), threading.Lock()
+        self._given.acquire()
+        self._ended.acquire()
+        self._call: DiskCall[object] | None = None
+        threading.Thread(target=self._run, name="disk call", daemon=True).start()
+
+    def make(self, call: DiskCall[object]) -> bool:
+        """Have a call made, and wait; returns False if the thread is that of the call now."""
+        self._call = call
+        self._given.release()
+        if not self._ended.acquire(timeout=QUICK_S):
+            if call.give_up():
+                return False
+            self._ended.acquire()
+        call.is_done = True
+        return True
+
+    def _run(self) -> None:
+        forbid_waiting()  # for an object store
+        while True:
+            self._given.acquire()
+            call, self._call = self._call, None
+            if call is None or not call.run():
+                return
+            del call  # and what it holds
+            self._ended.release()
+
+
+class _OfLoop(threading.local):
+    """The thread that waits for the next call of a loop."""
+
+    worker: _Worker | None = None
+
+
+_of_loop = _OfLoop()
+
+
+def begin_call(call: Callable[[], T]) -> DiskCall[T]:
+    """Begin a call, and wait for its end unless that takes long. Event loop only."""
+    begun = DiskCall(call)
+    worker, _of_loop.worker = _of_loop.worker or _Worker(), None
+    if worker.make(cast("DiskCall[object]", begun)):
+        _of_loop.worker = worker
+    return begun
