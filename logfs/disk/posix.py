@@ -22,6 +22,7 @@ from logfs.disk.vfs import (
     check_size,
     replace_file,
 )
+from logfs.disk.waiting import check_disk
 
 _MODE = 0o775
 """Of new directories; with an umask of 0, too, only the owner and the group may write."""
@@ -50,6 +51,7 @@ class PosixDisk:
         """See ``vfs.Disk``."""
         if create and not write:
             raise ValueError("create needs write")
+        check_disk(name)
         path = self._path(name)
         with Beneath(self._root, name) as (directory, leaf):
             if not write:

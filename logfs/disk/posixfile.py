@@ -7,6 +7,7 @@ import os
 from logfs.disk import vfs
 from logfs.disk._syncs import Sync, Syncs
 from logfs.disk.vfs import ReadableBuffer
+from logfs.disk.waiting import check_disk
 
 _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
 """Answers to RWF_NOWAIT: not in the page cache; not offered by this file system or kernel."""
@@ -47,6 +48,7 @@ class PosixFile:
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``."""
+        check_disk(self._path)
         size = len(buffer)
         try:
             done = os.preadv(self._descriptor, (buffer,), position)
@@ -71,6 +73,7 @@ class PosixFile:
 
     def pread(self, size: int, position: int) -> bytes:
         """See ``vfs.File``."""
+        check_disk(self._path)
         try:
             data = os.pread(self._descriptor, size, position)
             if len(data) == size or not data:

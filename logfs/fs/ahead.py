@@ -19,7 +19,7 @@ import ctypes
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from logfs.disk.remote.waiting import WouldWaitError
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.fs.nativereads import NativeReads
 from logfs.log.reading.files import GrowingFile

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar, TypeVarTuple, cast
 
 import trio
 
-from logfs.disk.remote.waiting import forbid_waiting
+from logfs.disk.waiting import forbid_waiting
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

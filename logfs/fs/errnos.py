@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logfs import errors
-from logfs.disk.remote.waiting import InterruptedReadError
+from logfs.disk.waiting import InterruptedReadError
 from logfs.errors import LogfsError, forget_frames, text_of
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from logfs.disk.remote.waiting import WouldWaitError, waiting_forbidden
+from logfs.disk.waiting import WouldWaitError, waiting_forbidden
 from logfs.fs.diskcalls import QUICK_S, DiskCall, begin_call
 from logfs.log.writing._end import PartitionLock
 

@@ -1,5 +1,7 @@
 """Reads of open files: on the event loop if what is read is in memory, else in a thread.
 
+A read on the loop opens no files and reads no index: it ends before that, and goes on in a thread.
+
 ``read`` on the loop renders into one buffer that all files share, so its result is valid until the
 next await. A read in a thread has a buffer of its own until then. Event loop only.
 """
@@ -8,7 +10,7 @@ import contextlib
 
 import trio
 
-from logfs.disk.remote.waiting import WouldWaitError
+from logfs.disk.waiting import WouldWaitError, without_disk
 from logfs.errors import CorruptRecordError
 from logfs.fs.errnos import RefusedError
 from logfs.fs.executor import READ_THREADS
@@ -83,7 +85,7 @@ class FileReads:
         ):
             return None
         try:
-            got = reader.read_into(self._buffer[:size], offset)
+            got = without_disk(reader.read_into, self._buffer[:size], offset)
         except (CorruptRecordError, WouldWaitError):
             return None  # the handler examines it, where there is time
         return self._buffer[:got] if got else None
@@ -112,7 +114,7 @@ class FileReads:
         ahead, found = file.ahead, None
         if ahead is not None:
             with contextlib.suppress(WouldWaitError):
-                found = ahead.read(offset, size)
+                found = without_disk(ahead.read, offset, size)
             if found is not None and (len(found) == size or not reader.would_block):
                 return found
         if executor.is_slow or size > MAX_READ_BYTES or found is not None:
@@ -129,7 +131,7 @@ class FileReads:
         executor = file.partition.executor
         begun = executor.begin()
         try:
-            got = reader.read_into(self._buffer[:size], offset)
+            got = without_disk(reader.read_into, self._buffer[:size], offset)
             executor.end(begun)
             if reader.would_block:
                 begin = None if file.is_cached else self._buffer[:got]

@@ -15,7 +15,7 @@ import copy
 import itertools
 from collections.abc import Callable
 
-from logfs.disk.remote.waiting import WouldWaitError
+from logfs.disk.waiting import WouldWaitError
 from logfs.fs.errnos import NotIndexedYetError, StaleError
 from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable

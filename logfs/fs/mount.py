@@ -27,8 +27,8 @@ import trio
 
 from logfs import __version__
 from logfs.disk.posix import PosixDisk
-from logfs.disk.remote.waiting import forbid_waiting
 from logfs.disk.vfs import Disk
+from logfs.disk.waiting import forbid_waiting
 from logfs.errors import LockedError, LogfsError, MountError
 from logfs.fs import hooks
 from logfs.fs.accesslog import AccessLog, name_of_node

@@ -46,7 +46,6 @@ from logfs.log.lines.notes import NO_SLOT
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import GrowingFile
-from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -170,7 +169,7 @@ class OpenFiles:
         self._kept.note_deletions(node)
         try:
             if isinstance(node, MetaNode):
-                await self._look_at_cache(partition.log)
+                await self._look_at_cache(partition)
             if isinstance(node, PlainNode | RangeNode):
                 file = FileHandle(node, flags, self._syncs, self.buffers)
             else:
@@ -426,8 +425,9 @@ class OpenFiles:
             except (LogfsError, OSError) as error:
                 logger.warning("at the end of an open file: %s", error)
 
-    async def _look_at_cache(self, log: ReadableLog) -> None:
+    async def _look_at_cache(self, partition: MountedPartition) -> None:
         """Measure for ``.meta`` how much of a log is in the page cache: not often, not for long."""
+        log = partition.log
         now_ms, started_s = self._now_ms(), self._monotonic_s()
         if log.residency is not None and now_ms - log.residency.time_ms < LOOK_AGAIN_MS:
             return
@@ -435,7 +435,7 @@ class OpenFiles:
         def is_over() -> bool:
             return self._monotonic_s() - started_s > LOOK_S
 
-        await trio.to_thread.run_sync(log.look_at_cache, now_ms, is_over)
+        await partition.executor.read(log.look_at_cache, now_ms, is_over)
 
     async def reload_if_offline(self, partition: MountedPartition) -> None:
         """Reload a partition that went offline, if none of its files is open."""

@@ -15,8 +15,8 @@ import trio
 
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.disk.remote.treedisk import TreeDisk
-from logfs.disk.remote.waiting import CURRENT, Interruption
 from logfs.disk.vfs import Disk
+from logfs.disk.waiting import CURRENT, Interruption
 from logfs.fs.errnos import InterruptedWaitError
 from logfs.fs.interrupts import InterruptWatch, has_signal
 

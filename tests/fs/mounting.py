@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.mounting import PATIENCE_S, Mount, environment
@@ -14,8 +15,10 @@ class Mounted(Mount):
         expected: Parts of complaints, of which there have to be some.
     """
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        super().__init__(folder / "data", folder / "mnt", *options)
+    def __init__(
+        self, folder: Path, *options: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(folder / "data", folder / "mnt", *options, variables=variables)
         self.expected: list[str] = []
 
     @property

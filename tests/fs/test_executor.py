@@ -1,7 +1,7 @@
 """Order and place of calls, shown by events and by the order of completion, never by timing."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
@@ -77,7 +77,7 @@ async def begun_and_finished(
     return await executor.finish_change(executor.begin_change(call, name))
 
 
-CALLS = {
+CALLS: dict[str, Callable[..., Awaitable[object]]] = {
     "begin_change": begun_and_finished,
     "change": PartitionExecutor.change,
     "change_in_thread": PartitionExecutor.change_in_thread,

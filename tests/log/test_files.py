@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logfs.disk.remote.waiting import WouldWaitError
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import DeletedError
 from logfs.log.reading.address import AtByte, PartitionAddress
 from logfs.log.reading.files import FixedFile, GrowingFile, Passage, RawFile

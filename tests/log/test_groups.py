@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from logfs.disk.remote.waiting import WouldWaitError, waiting_forbidden
+from logfs.disk.waiting import WouldWaitError, waiting_forbidden
 from logfs.errors import CorruptRecordError, InvalidConfigError
 from logfs.log.groups import coding, removal
 from logfs.log.groups.coding import OFFSETS_CONFIG, OFFSETS_TOPIC, Position, PositionKey

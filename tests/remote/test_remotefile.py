@@ -10,7 +10,7 @@ import pytest
 
 from logfs.disk.remote.blocks import BLOCK_BYTES, MissingObjectError
 from logfs.disk.remote.remotefile import RemoteFile
-from logfs.disk.remote.waiting import (
+from logfs.disk.waiting import (
     CURRENT,
     InterruptedReadError,
     Interruption,

@@ -12,7 +12,7 @@ import trio
 from pyfuse3 import FUSEError
 
 from logfs.disk.remote.overlay import OverlayDisk
-from logfs.disk.remote.waiting import forbid_waiting
+from logfs.disk.waiting import forbid_waiting
 from logfs.fs.executor import STORE_READ_THREADS
 from logfs.fs.interrupts import InterruptWatch
 from logfs.log.remote.catalog import DirectoryCatalog

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.fs.hanging import OPTIONS, check_others
 from tests.mounting import Mount, environment, output, wait_until
 from tests.semantics import appender
 from tests.semantics.programs import APPEND, append, configure, errno_of, meta, numbered, values
@@ -268,3 +269,10 @@ def test_a_failed_write_is_over_after_a_restart(mount: Mount) -> None:
     mount.restart()
     append(path, b"again\n")
     assert path.read_bytes() == kept + b"again\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_disk_that_hangs_under_one_topic_keeps_no_other(tmp_path: Path, option: str) -> None:
+    """A disk that hangs under the files of one topic keeps no other topic."""
+    check_others(tmp_path, option, "append", "half line", "close with half a line")

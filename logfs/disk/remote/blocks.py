@@ -26,8 +26,8 @@ from weakref import WeakValueDictionary
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import UNCHECKED, Checks
-from logfs.disk.remote.waiting import StoreReadError, wait
 from logfs.disk.vfs import File, ReadableBuffer
+from logfs.disk.waiting import StoreReadError, wait
 
 BLOCK_BYTES = 1 << 20
 LONGEST_SPAN = 8

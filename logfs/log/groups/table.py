@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from logfs.disk.remote.waiting import WouldWaitError, held, may_wait
+from logfs.disk.waiting import WouldWaitError, held, may_wait
 from logfs.errors import CorruptRecordError, InvalidConfigError
 from logfs.log.groups.coding import (
     OFFSETS_PARTITIONS,

@@ -12,8 +12,8 @@ import contextlib
 import threading
 from enum import Enum
 
-from logfs.disk.remote.waiting import held
 from logfs.disk.vfs import Disk, File, ReadableBuffer
+from logfs.disk.waiting import held
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import Entries, IndexFormat
 from logfs.log.indexes.paged import PAGE_BYTES, PagedEntries

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from logfs.disk.remote.waiting import WouldWaitError
 from logfs.disk.vfs import Disk
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.buffers import Buffers

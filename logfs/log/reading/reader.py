@@ -15,8 +15,8 @@ the window. A reader that frees its window inside a record keeps the segment's f
 from collections.abc import Callable
 from typing import NamedTuple
 
-from logfs.disk.remote.waiting import WouldWaitError
 from logfs.disk.vfs import File
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries

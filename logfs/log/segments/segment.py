@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from logfs.config import TopicConfig
-from logfs.disk.remote.waiting import StoreReadError
 from logfs.disk.vfs import Disk, File, ReadableBuffer
+from logfs.disk.waiting import StoreReadError
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, Entries

@@ -34,6 +34,15 @@
 #include "_served.h"
 #include "_sleeping.h"
 
+/* --- Numbers that Python reads and sets without the mutex ---------------------------------------- */
+
+static int peek(const int *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+static int64_t peek_long(const int64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
+static void put(int *number, int value) { __atomic_store_n(number, value, __ATOMIC_RELEASE); }
+static void put_long(int64_t *number, int64_t value) {
+    __atomic_store_n(number, value, __ATOMIC_RELEASE);
+}
+
 /* --- The file of an unfinished line ------------------------------------------------------------- */
 
 #define FRAME_HEADER 12
@@ -339,7 +348,7 @@ static void appending_cut(log_partition *partition, line_file *line) {
         __atomic_add_fetch(&line->changes, 1, __ATOMIC_SEQ_CST);
         line->is_void = 0;
     } else {
-        partition->has_failed = 1;
+        put(&partition->has_failed, 1);
     }
     partition_disarm(partition);
 }
@@ -428,7 +437,7 @@ static int appending_append(
     if (has_head) {
         line_consumed(line);
     }
-    partition->appends++;
+    put_long(&partition->appends, partition->appends + 1);
     for (int i = 0; i < encoded->count; i++) {
         partition->records += encoded->batches[i].count;
     }
@@ -535,7 +544,7 @@ static int64_t appending_write(
     }
     if (sleeping_was_longer(&sleeping, taken_ns, APPENDING_SLOW_NS)) {
         partition_disarm(partition);
-        partition->is_slow = 1;
+        put(&partition->is_slow, 1);
     }
     __atomic_store_n(&partition->is_busy, 0, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&partition->mutex);
@@ -610,11 +619,11 @@ static void appending_note_sync(
             offset > __atomic_load_n(&partition->recovery_point, __ATOMIC_SEQ_CST)) {
             __atomic_store_n(&partition->recovery_point, offset, __ATOMIC_SEQ_CST);
         }
-        partition->syncs++;
+        put_long(&partition->syncs, partition->syncs + 1);
         partition->sync_nanoseconds += taken_ns;
         partition->sync_classes[appending_class(bounds, SYNC_CLASSES - 1, taken_ns)]++;
     } else {
-        partition->sync_error = error;
+        put(&partition->sync_error, error);
         appending_leave_sync(partition, since_ms);
     }
     appending_end_note(partition);

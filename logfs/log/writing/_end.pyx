@@ -154,7 +154,7 @@ cdef class LogEnd:
     @property
     def version(self):
         """A number that changes with each append of the thread."""
-        return self.shown.version
+        return peek_long(<const int64_t *>&self.shown.version)
 
     def read(self):
         """Return what the thread has appended last, consistent in itself. Any thread.
@@ -255,15 +255,15 @@ cdef class NativeWriter:
 
     @property
     def has_failed(self):
-        return self.writer.has_failed != 0
+        return peek(&self.writer.has_failed) != 0
 
     @has_failed.setter
     def has_failed(self, bint has_failed):
-        self.writer.has_failed = has_failed
+        put(&self.writer.has_failed, has_failed)
 
     @property
     def writes(self):
-        return self.writer.writes
+        return peek_long(&self.writer.writes)
 
     def write(self, bytes data):
         """Do what the thread does with a write, without notes.

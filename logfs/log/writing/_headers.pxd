@@ -112,6 +112,10 @@ cdef extern from "_appending.h" nogil:
     ctypedef struct write_notes:
         void (*begin)(write_notes *, int64_t, int64_t) noexcept nogil
         void (*done)(write_notes *, int64_t) noexcept nogil
+    int peek(const int *)
+    int64_t peek_long(const int64_t *)
+    void put(int *, int)
+    void put_long(int64_t *, int64_t)
     log_partition *partition_new(lf_encode *)
     void partition_arm(log_partition *)
     void partition_disarm(log_partition *)

@@ -84,7 +84,7 @@ cdef class PartitionLock:
     @property
     def is_busy(self):
         """Whether the thread is appending, which may take as long as a slow disk does."""
-        return self.partition.is_busy != 0
+        return peek(&self.partition.is_busy) != 0
 
     @property
     def address(self):
@@ -131,7 +131,7 @@ cdef class PartitionLock:
         bounds.max_batch_bytes = max_batch_bytes
         bounds.leader_epoch = leader_epoch
         bounds.fd = descriptor
-        if partition.sync_error:
+        if peek(&partition.sync_error):
             return
         partition.room_end = room_end
         partition.settled_announcements = partition.announcements if may_sync else -1
@@ -152,30 +152,34 @@ cdef class PartitionLock:
     @property
     def is_armed(self):
         """Whether the thread may append."""
-        return self.partition.is_armed != 0
+        return peek(&self.partition.is_armed) != 0
 
     @property
     def clock_ms(self):
-        return self.partition.clock_ms
+        return peek_long(&self.partition.clock_ms)
 
     @clock_ms.setter
     def clock_ms(self, int64_t clock_ms):
-        self.partition.clock_ms = clock_ms
+        put_long(&self.partition.clock_ms, clock_ms)
 
     def take_slow(self):
         """Return whether an append of the thread has taken long, once."""
-        was_slow, self.partition.is_slow = self.partition.is_slow != 0, 0
+        was_slow = peek(&self.partition.is_slow) != 0
+        if was_slow:
+            put(&self.partition.is_slow, 0)
         return was_slow
 
     def take_failed(self):
         """Return whether the thread may have left something in the file of a line, once."""
-        has_failed, self.partition.has_failed = self.partition.has_failed != 0, 0
+        has_failed = peek(&self.partition.has_failed) != 0
+        if has_failed:
+            put(&self.partition.has_failed, 0)
         return has_failed
 
     @property
     def sync_error(self):
         """The errno of a sync of the thread that has failed; 0: none has. It stays."""
-        return self.partition.sync_error
+        return peek(&self.partition.sync_error)
 
     def take_counts(self, add, add_syncs):
         """Have what the thread has counted added, unless the lock is taken just now.
@@ -185,7 +189,9 @@ cdef class PartitionLock:
             add_syncs: Called with seconds, and the syncs by duration.
         """
         cdef log_partition *partition = self.partition
-        if not (partition.appends or partition.syncs) or pthread_mutex_trylock(&partition.mutex):
+        if not (peek_long(&partition.appends) or peek_long(&partition.syncs)):
+            return
+        if pthread_mutex_trylock(&partition.mutex):
             return
         try:
             add(
@@ -196,9 +202,11 @@ cdef class PartitionLock:
                 partition.sync_nanoseconds / 1e9,
                 [partition.sync_classes[i] for i in range(SYNC_CLASSES)],
             )
-            partition.appends = partition.records = partition.bytes = partition.nanoseconds = 0
+            put_long(&partition.appends, 0)
+            partition.records = partition.bytes = partition.nanoseconds = 0
             memset(partition.classes, 0, sizeof(partition.classes))
-            partition.syncs = partition.sync_nanoseconds = 0
+            put_long(&partition.syncs, 0)
+            partition.sync_nanoseconds = 0
             memset(partition.sync_classes, 0, sizeof(partition.sync_classes))
         finally:
             pthread_mutex_unlock(&partition.mutex)
@@ -209,11 +217,11 @@ cdef class PartitionLock:
 
     @property
     def announcements(self):
-        return self.partition.announcements
+        return peek_long(&self.partition.announcements)
 
     @property
     def is_watched(self):
-        return self.partition.is_watched != 0
+        return peek(&self.partition.is_watched) != 0
 
     @is_watched.setter
     def is_watched(self, bint is_watched):
@@ -221,27 +229,27 @@ cdef class PartitionLock:
 
     @property
     def recovery_point(self):
-        return self.partition.recovery_point
+        return peek_long(&self.partition.recovery_point)
 
     @recovery_point.setter
     def recovery_point(self, int64_t offset):
-        if offset < self.partition.recovery_point:
+        if offset < peek_long(&self.partition.recovery_point):
             partition_change(self.partition)  # what is being synced may not be in the log any more
-        self.partition.recovery_point = offset
+        put_long(&self.partition.recovery_point, offset)
 
     @property
     def last_modified_ms(self):
-        return self.partition.last_modified_ms
+        return peek_long(&self.partition.last_modified_ms)
 
     @last_modified_ms.setter
     def last_modified_ms(self, int64_t now_ms):
-        self.partition.last_modified_ms = now_ms
+        put_long(&self.partition.last_modified_ms, now_ms)
 
     @property
     def unflushed_since_ms(self):
-        cdef int64_t since_ms = self.partition.unflushed_since_ms
+        cdef int64_t since_ms = peek_long(&self.partition.unflushed_since_ms)
         return None if since_ms < 0 else since_ms
 
     @unflushed_since_ms.setter
     def unflushed_since_ms(self, since_ms):
-        self.partition.unflushed_since_ms = -1 if since_ms is None else since_ms
+        put_long(&self.partition.unflushed_since_ms, -1 if since_ms is None else since_ms)

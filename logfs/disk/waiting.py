@@ -1,4 +1,4 @@
-"""Waiting for a store, where a thread may wait, and until a signal ends it.
+"""Waiting for a store or a disk: where a thread may wait, and until a signal ends it.
 
     forbid_waiting()                        # in a thread that must never wait: the event loop
     interruption = Interruption()
@@ -11,9 +11,13 @@ the thread waits for goes on without it: a request to the store ends, and its by
 
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _forbidden = threading.local()
 _LOOK_S = 0.02
@@ -90,6 +94,25 @@ def waiting_forbidden() -> Iterator[None]:
         yield
     finally:
         forbid_waiting(is_forbidden=not before)
+
+
+def without_disk(call: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Make a call that gets from a disk only what is in memory: it opens no file, and may not wait.
+
+    Raises:
+        WouldWaitError: It needs more.
+    """
+    _forbidden.is_without_disk = True
+    try:
+        return call(*args)
+    finally:
+        _forbidden.is_without_disk = False
+
+
+def check_disk(name: str) -> None:
+    """Raise WouldWaitError in such a call."""
+    if getattr(_forbidden, "is_without_disk", False):
+        raise WouldWaitError(name)
 
 
 def may_wait() -> bool:
