@@ -81,6 +81,7 @@ _OF_THREADS = (
     "reading",
     "serving",
     "session",
+    "suspects",
     "syncing",
     "watching",
 )
