@@ -1,6 +1,6 @@
 """Programs that hold files of a mount open while its daemons end, and what each has to see.
 
-    writers     eight, with writes of odd sizes, with fsync, O_DSYNC and none; three views
+    writers     nine, with writes of odd sizes, with fsync, O_DSYNC and none; three views; libaio
     services    a shell, Python's logging, `logfs append`, a unit of systemd, rsyslog, nginx
     readers     `tail -f`, `cat .follow`, poll, rsyslog's imfile, mmap, a listing, a sealed segment
 
@@ -39,6 +39,7 @@ WRITERS = (
     ("1", 100, "fsync"),
     ("1.tsv", 50_000, "none"),
     ("2", 300, "dsync"),
+    ("2", 900_000, "aio"),
 )
 _STEP_S = 0.02
 _SHELL = 'n=0; while [ ! -e "$2" ]; do echo "shell $((n += 1))"; sleep 0.02; done >> "$1"; echo $n'
