@@ -15,6 +15,9 @@ from logfs.log.following.store import AnyStore
 from logfs.log.overview import topic_overview
 from logfs.machine.host import Clock, utc_offset_s
 
+_LIMIT = trio.CapacityLimiter(8)
+"""Questions about all partitions at the same time: one of their disks may hang."""
+
 PARTITIONS_AT_ONCE = 500
 """The most partitions in one answer to ``overview``, so that it fits into a frame."""
 
@@ -59,11 +62,11 @@ class QueryCommands:
 
     async def metrics(self, _request: Request) -> object:
         """Return the metrics that do not belong to single topics."""
-        return await trio.to_thread.run_sync(self.facts.summary)
+        return await trio.to_thread.run_sync(self.facts.summary, limiter=_LIMIT)
 
     async def prometheus(self, _request: Request) -> object:
         """Return all metrics as Prometheus text."""
-        return await trio.to_thread.run_sync(self._render)
+        return await trio.to_thread.run_sync(self._render, limiter=_LIMIT)
 
     def _render(self) -> bytes:
         from logfs.fs.metrics.exposition import Exposition  # loads prometheus_client
@@ -95,6 +98,7 @@ class QueryCommands:
             request["since_ms"],
             request["first"],
             PARTITIONS_AT_ONCE,
+            limiter=_LIMIT,
         )
         return {**found._asdict(), "partitions": [row._asdict() for row in found.partitions]}
 
