@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from logfs.fs.permissions import FileAttributes
 from logfs.fs.suspects import SuspectTable
-from logfs.log.reading.reader import PlainPlace
+from logfs.log.reading.places import PlainPlace
 
 logger = logging.getLogger(__name__)
 

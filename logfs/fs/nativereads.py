@@ -19,7 +19,7 @@ from typing import Protocol
 from logfs.fs.nodes import FileNode, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
 from logfs.log.reading.files import GrowingFile
-from logfs.log.reading.reader import PlainPlace
+from logfs.log.reading.places import PlainPlace
 
 _IN_ORDER = 2
 _AFTER_USELESS = 16

@@ -151,4 +151,6 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _what(loss: Loss) -> tuple[str, str, int, int, str]:
-    return loss.kind, loss.file, loss.position, loss.bytes, loss.detail
+    # A batch that cannot be read is one loss, however a scan and the readers put it.
+    detail = "" if loss.kind == CORRUPT and loss.bytes else loss.detail
+    return loss.kind, loss.file, loss.position, loss.bytes, detail

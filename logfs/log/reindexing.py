@@ -18,7 +18,7 @@ from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.listing import list_partition
 from logfs.log.names import FileKind, format_segment_file
-from logfs.log.segments.scan import Scan, scan_segment
+from logfs.log.segments.scan import Scan, Skipped, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import TableEntry, TableState
 from logfs.log.topics import effective_config, read_properties
@@ -43,14 +43,14 @@ class Reindexed(NamedTuple):
         size_bytes: Bytes that were read.
         written: The index files that differed or were missing.
         keeps_text: Its text index was kept.
-        corrupt: Batches that were skipped: (file position, bytes, why).
+        corrupt: Batches that were skipped.
     """
 
     name: str
     size_bytes: int
     written: tuple[str, ...]
     keeps_text: bool
-    corrupt: tuple[tuple[int, int, str], ...]
+    corrupt: tuple[Skipped, ...]
 
 
 def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[ReindexTask]:
@@ -105,8 +105,10 @@ def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:
     config = effective_config(TopicConfig(), task.config)
     log = disk.open(segment.name)
     scan = scan_segment(log, segment, config, pass_over_corrupt=True)
-    if task.entry is not None and scan.corrupt and task.entry.size_bytes == scan.file_size:
-        lengths = scan.lengths_of_corrupt(task.entry.lengths)
+    whole = (
+        task.entry is not None and task.entry.size_bytes == scan.file_size and task.entry.lengths
+    )
+    if whole and (lengths := scan.lengths_of_corrupt(whole)):
         scan = scan_segment(
             log, segment, config, pass_over_corrupt=True, lengths_of_corrupt=lengths
         )

@@ -452,30 +452,3 @@ cdef inline int32_t timestamp_type(Batch *b) noexcept nogil:
     if b.magic == 0:
         return -1
     return 1 if b.attributes & LOG_APPEND_TIME else 0
-
-
-def sound_batches(buf, Py_ssize_t start, Py_ssize_t stop):
-    """Find out how far whole batches go whose checksums are right.
-
-    Args:
-        buf: A part of a log; a batch begins at ``start``.
-        start: Where to begin.
-        stop: Where to end.
-
-    Returns:
-        Where the last of them ends, and the offset after it; ``(start, None)`` if there is none.
-    """
-    cdef _View view = window(buf, start, stop)
-    cdef int64_t size
-    cdef Batch b
-    next_offset = None
-    while True:
-        try:
-            size = whole_batch(view.p + start, stop - start, start, &b)
-        except CorruptRecordError:
-            break
-        if size == 0 or checksum_problem(view.p + start, size) is not None:
-            break
-        next_offset = b.last_offset + 1
-        start += size
-    return start, next_offset

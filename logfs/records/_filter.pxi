@@ -174,8 +174,8 @@ cdef class BatchFilter:
         cdef str problem = checksum_problem(p, size)
         if problem is None:
             plain = self.open(p, size, position, b)
-        if problem is None and b.base_offset < self.builder.end.next_offset:
-            problem = f"base offset {b.base_offset} is below {self.builder.end.next_offset}"
+        if problem is None and goes_back(b, self.builder.end.next_offset):
+            problem = order_problem(b, self.builder.end.next_offset)
         if problem is None and b.last_offset - self.builder.end.base_offset > INT32_LAST:
             problem = f"last offset {b.last_offset} is too far from {self.builder.end.base_offset}"
         if problem is not None:

@@ -82,6 +82,8 @@ cdef extern from "_logend.h" nogil:
         lf_encoded *, int, const uint8_t *, int64_t, const uint8_t *, int64_t, int64_t, int64_t, int64_t,
         int64_t)
     void lf_end_begin(lf_end *, int64_t, int64_t)
+    bint lf_has_entries(const lf_end *, int64_t, int64_t)
+    void lf_end_pass_over(lf_end *, int64_t, int64_t)
     bint lf_final_time_entry(lf_end *, uint8_t *)
     void lf_end_add(lf_end *, const lf_added *, lf_entries *)
 

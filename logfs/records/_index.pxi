@@ -72,8 +72,9 @@ cdef class IndexBuilder:
         problem: Why the last ``feed`` stopped; None if it used everything up. "incomplete" is a
             batch cut by ``stop`` and says nothing against it; ``wanted`` is then its total size in
             bytes, 0 if even its header is cut. All else is damage.
-        spans_too_much: Whether it stopped at a sound batch whose offset is too far from the base
-            for an index entry.
+        stops_at_far: Whether ``feed`` stops at a batch that no index entry can point at, since its
+            offset is too far from the base. Otherwise it is accounted for without entries.
+        far_position: File position of the first such batch, -1 if none was met.
 
     Source: Kafka LogSegment.append and LogSegment.recover (per batch, KAFKA-806).
     """
@@ -85,7 +86,8 @@ cdef class IndexBuilder:
     cdef int64_t highest_fed_epoch
     cdef readonly list produced
     cdef readonly str problem
-    cdef readonly bint spans_too_much
+    cdef public bint stops_at_far
+    cdef readonly int64_t far_position
     cdef readonly int64_t wanted
     cdef bint skips_text    # the next batch begins after a gap, which has entries of its own
     cdef object decompress
@@ -98,7 +100,7 @@ cdef class IndexBuilder:
             raise ValueError(f"base offset {base_offset} is negative")
         lf_end_begin(&self.end, base_offset, index_interval_bytes)
         self.decompress = decompress
-        self.max_leader_epoch = -1
+        self.max_leader_epoch = self.far_position = -1
         self.leader_epochs = []
         self.produced = []
         self.offset_entries = bytearray()
@@ -229,6 +231,21 @@ cdef class IndexBuilder:
         self.account(&b, batch_bytes_len, &lens)
         return len(self.offset_entries) > 0
 
+    def pass_over(
+        self, int64_t size, int64_t next_offset, int64_t text, int64_t tsv, int64_t jsonl
+    ):
+        """Reserve a place for bytes at ``file_position`` that are not read; they have no entries.
+
+        Args:
+            size: How many.
+            next_offset: The offset after them, >= the present one.
+            text, tsv, jsonl: Length of the place in each rendering.
+        """
+        lf_end_pass_over(&self.end, size, next_offset)
+        self.end.text = lf_add(self.end.text, text)
+        self.end.tsv = lf_add(self.end.tsv, tsv)
+        self.end.jsonl = lf_add(self.end.jsonl, jsonl)
+
     cdef int account(self, Batch *b, int64_t size, Lens *lens) except -1:
         cdef lf_entries entries
         cdef lf_added batch
@@ -259,8 +276,7 @@ cdef class IndexBuilder:
     def feed(self, buf, Py_ssize_t start, Py_ssize_t stop, bint verify):
         """Account for the whole batches of a piece of the segment.
 
-        Stops before a batch that is cut, damaged, out of order or out of the segment's range; see
-        ``problem``.
+        Stops before a batch that is cut, damaged or out of order; see ``problem``.
 
         Args:
             buf: ``buf[start]`` is the byte at ``file_position``.
@@ -278,7 +294,6 @@ cdef class IndexBuilder:
         cdef int64_t size
         cdef Batch b
         self.problem = None
-        self.spans_too_much = False
         self.wanted = 0
         self.lowest_fed_epoch, self.highest_fed_epoch = INT32_LAST, -1
         while position < stop:
@@ -297,6 +312,8 @@ cdef class IndexBuilder:
                 if self.problem is None:
                     self.problem = f"undecodable: record {b.count - ahead[number].left} of {b.count}"
                 break
+            if not self.may_be_here(&b, size):
+                break
             if is_produced(view.p + position):
                 self.produced.append(produced(view.p + position, size, self.end.file_position))
             self.account(&b, size, &ahead[number].lens)
@@ -314,25 +331,24 @@ cdef class IndexBuilder:
     cdef int64_t check_frame(self, bytes_t p, int64_t available, Batch *b) except -1:
         """Size of the batch at p if it is whole and may be here, else 0 and the problem."""
         cdef int64_t size
-        cdef int code = peek(p, available, &size)
-        if code == INCOMPLETE:
+        self.problem = judge(p, available, self.end.next_offset, &size, b)
+        if self.problem is not None:
+            return 0
+        if size == 0 or size > available:
             self.problem = "incomplete"
             self.wanted = size
             return 0
-        if code == WHOLE:
-            code = read_header(p, b)
-        if code != WHOLE:
-            self.problem = frame_problem(code, p)
-        elif b.base_offset < self.end.next_offset and not is_unopened(b):
-            self.problem = f"base offset {b.base_offset} is below {self.end.next_offset}"
-        elif b.last_offset - self.end.base_offset > INT32_LAST:
+        return size
+
+    cdef bint may_be_here(self, Batch *b, int64_t size) except -1:
+        """Note a batch that no index entry can point at; False if the caller stops at it."""
+        if lf_has_entries(&self.end, b.last_offset, size):
+            return True
+        if self.far_position < 0:
+            self.far_position = self.end.file_position
+        if self.stops_at_far:
             self.problem = f"last offset {b.last_offset} is too far from {self.end.base_offset}"
-            self.spans_too_much = checksum_problem(p, size) is None
-        elif self.end.file_position > INT32_LAST - size:
-            self.problem = f"batch of {size} bytes ends beyond the largest segment"
-        else:
-            return size
-        return 0
+        return not self.stops_at_far
 
     cdef int measure_opened(self, bytes_t p, int64_t size, Batch *b, Measured *m) except -1:
         """Measure a batch that has to be decompressed; what is wrong may be in the problem."""
@@ -342,8 +358,8 @@ cdef class IndexBuilder:
         except CorruptRecordError as error:
             self.problem = f"undecodable: {error}"
             return 0
-        if b.base_offset < self.end.next_offset:
-            self.problem = f"base offset {b.base_offset} is below {self.end.next_offset}"
+        if goes_back(b, self.end.next_offset):
+            self.problem = order_problem(b, self.end.next_offset)
             return 0
         m.lens = Lens(0, 0, 0)
         if b.end - b.p >= RELEASE_GIL_BYTES:

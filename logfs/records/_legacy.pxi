@@ -131,14 +131,14 @@ cdef int adopt_messages(Batch *b, int64_t available) except -1:
     return 0
 
 
-cdef int learn_offsets(bytes_t p, Batch *b) except -1:
-    """Open a compressed message for its offsets' sake; one that is damaged says nothing."""
-    if not b.attributes & CODEC_MASK:
-        return 0
+cdef bint learn_offsets(bytes_t p, Batch *b) except -1:
+    """Open a compressed message for its offsets' sake; returns whether it says something."""
+    cdef bint is_open = b.attributes & CODEC_MASK != 0
     try:
-        open_messages(p, LOG_OVERHEAD + lf_get32(p + 8), b, _decompress)
+        if is_open:
+            open_messages(p, LOG_OVERHEAD + lf_get32(p + 8), b, _decompress)
     except CorruptRecordError:
-        pass
+        is_open = False
     b.left = 0
     b.p = b.end = p
-    return 0
+    return is_open

@@ -59,9 +59,22 @@ static inline void lf_end_begin(lf_end *end, int64_t base_offset, int64_t index_
     end->max_timestamp = end->first_timestamp = end->last_time_entry = -1;
 }
 
+/* Whether an index entry can point at a batch that begins at file_position. */
+static inline int lf_has_entries(const lf_end *end, int64_t last_offset, int64_t size) {
+    return lf_sub(last_offset, end->base_offset) <= INT32_MAX && end->file_position <= INT32_MAX - size;
+}
+
+/* Go on after bytes that hold no record. */
+static inline void lf_end_pass_over(lf_end *end, int64_t size, int64_t next_offset) {
+    end->bytes_since_entry = lf_add(end->bytes_since_entry, size);
+    end->file_position = lf_add(end->file_position, size);
+    end->next_offset = next_offset;
+}
+
 /* Make the time index entry of a roll, a close or the end of recovery; returns whether one is due. */
 static inline int lf_final_time_entry(lf_end *end, uint8_t entry[LF_TIME_ENTRY]) {
-    if (end->max_timestamp <= end->last_time_entry) {
+    if (end->max_timestamp <= end->last_time_entry ||
+        lf_sub(end->offset_of_max_timestamp, end->base_offset) > INT32_MAX) {
         return 0;
     }
     end->last_time_entry = end->max_timestamp;
@@ -74,7 +87,8 @@ static inline int lf_final_time_entry(lf_end *end, uint8_t entry[LF_TIME_ENTRY])
 
    In this order: the max timestamp (only a larger one is noted, with the last offset of this batch);
    entries, if more than index_interval_bytes lie since the last ones, which sets the counter to 0;
-   then the counter grows by the size of the batch. So the first batch never has entries. */
+   then the counter grows by the size of the batch. So the first batch never has entries, and a batch
+   that is too far from the base for an entry has none. */
 static inline void lf_end_add(lf_end *end, const lf_added *batch, lf_entries *entries) {
     if (end->file_position == 0) {
         end->first_timestamp = batch->max_timestamp;
@@ -83,7 +97,8 @@ static inline void lf_end_add(lf_end *end, const lf_added *batch, lf_entries *en
         end->max_timestamp = batch->max_timestamp;
         end->offset_of_max_timestamp = batch->last_offset;
     }
-    entries->is_due = end->bytes_since_entry > end->index_interval_bytes;
+    entries->is_due = end->bytes_since_entry > end->index_interval_bytes &&
+                      lf_has_entries(end, batch->last_offset, batch->size);
     if (entries->is_due) {
         lf_put32(entries->offset, lf_sub(batch->last_offset, end->base_offset));
         lf_put32(entries->offset + 4, end->file_position);
@@ -95,9 +110,7 @@ static inline void lf_end_add(lf_end *end, const lf_added *batch, lf_entries *en
         entries->has_time = lf_final_time_entry(end, entries->time);
         end->bytes_since_entry = 0;
     }
-    end->bytes_since_entry = lf_add(end->bytes_since_entry, batch->size);
-    end->file_position = lf_add(end->file_position, batch->size);
-    end->next_offset = lf_add(batch->last_offset, 1);
+    lf_end_pass_over(end, batch->size, lf_add(batch->last_offset, 1));
     end->text = lf_add(end->text, batch->text);
     end->tsv = lf_add(end->tsv, batch->tsv);
     end->jsonl = lf_add(end->jsonl, batch->jsonl);

@@ -6,6 +6,7 @@ each uses only parts above it in this table:
 
     part              classes and functions               what it does
     _legacy                                               messages of formats v0 and v1 as batches
+    _verdict          whole_batches                       whether a batch may be where it is
     _search           find_offset, find_timestamp         places in a log, by offset and by time
     _matching         RecordSearch                        which records a query wants
     _decode           decode_batches                      batches to Record objects
@@ -464,33 +465,6 @@ cdef inline uint32_t checksum(bytes_t p, int64_t size) except? 0:
     return _crc32c(borrowed(p + 21, size - 21))
 
 
-cdef str frame_problem(int code, bytes_t p):
-    if code == BAD_MAGIC:
-        return f"unsupported magic {p[16]}"
-    if code == BAD_SIZE:
-        return f"batch length {lf_get32(p + 8)} is too small"
-    if p[16] < 2:
-        return f"batch header is impossible: offset {lf_get64(p)}"
-    return (
-        f"batch header is impossible: base offset {lf_get64(p)}, last offset delta "
-        f"{lf_get32(p + 23)}, {lf_get32(p + 57)} records"
-    )
-
-
-cdef str checksum_problem(bytes_t p, int64_t size):
-    """Why the checksum does not fit, None if it does."""
-    cdef uint32_t stored, computed
-    if p[16] < 2:
-        stored = <uint32_t>lf_get32(p + 12)
-        computed = _crc32(borrowed(p + 16, size - 16))
-    else:
-        stored = <uint32_t>lf_get32(p + 17)
-        computed = checksum(p, size)
-    if stored == computed:
-        return None
-    return f"checksum differs: stored {stored:#010x}, computed {computed:#010x}"
-
-
 cdef object corrupt(str problem, Py_ssize_t position):
     return CorruptRecordError(f"batch at position {position}: {problem}", position)
 
@@ -525,14 +499,12 @@ cdef object open_records(bytes_t p, int64_t size, Batch *b, decompress):
 cdef int64_t whole_batch(bytes_t p, int64_t available, Py_ssize_t position, Batch *b) except -1:
     """Read the header of the batch at p; its size, 0 if it is not all there."""
     cdef int64_t size
-    cdef int code = peek(p, available, &size)
-    if code == INCOMPLETE:
+    cdef str problem = judge(p, available, 0, &size, b)
+    if problem is not None:
+        raise corrupt(problem, position)
+    if size > available:
         return 0
-    if code == WHOLE:
-        code = read_header(p, b)
-    if code != WHOLE:
-        raise corrupt(frame_problem(code, p), position)
-    if b.magic == 1 and b.last_offset == 0:
+    if size and b.magic == 1 and b.last_offset == 0:
         learn_offsets(p, b)
     return size
 
@@ -551,6 +523,7 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 # ---- the parts ----------------------------------------------------------------------------------
 
 include "_legacy.pxi"
+include "_verdict.pxi"
 include "_search.pxi"
 include "_matching.pxi"
 include "_decode.pxi"

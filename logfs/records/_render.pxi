@@ -96,14 +96,24 @@ cdef uint8_t *put_jsonl_part(Blocks *s, uint8_t *out, Rec *r) noexcept nogil:
     return begin_span(s, JSONL, out, span)
 
 
+cdef bint decodes(Batch *rest) noexcept nogil:
+    """Whether the records that are left of a batch do."""
+    cdef Rec r
+    while rest.left > 0:
+        if next_record(rest, &r) < 0:
+            return False
+    return not has_trailing_bytes(rest)
+
+
 @cython.final
 cdef class Renderer:
     """Delivers the records of a window of the log as the bytes of one view, in pieces of any size.
 
     Load a window, then ``skip`` and ``render`` to its end; a piece may end inside a record. The CRC
-    of a batch is checked on entering it. What is before a damaged batch is delivered first; the
-    call that could deliver nothing else raises, and raises again. The window must not change, and
-    its buffer is held, until the next ``load`` or ``release``.
+    of a batch is checked on entering it, and nothing of a batch is delivered of which a record does
+    not decode. What is before a damaged batch is delivered first; the call that could deliver nothing
+    else raises, and raises again. The window must not change, and its buffer is held, until the next
+    ``load`` or ``release``.
 
     Args:
         view: Which rendering: 0 text, 1 tsv, 2 jsonl.
@@ -135,6 +145,9 @@ cdef class Renderer:
     cdef Batch b
     cdef Rec r
     cdef bint entered       # b is a batch that was not left yet
+    cdef bint checked       # all of its records decode
+    cdef int64_t delivered_before   # the value of batch_delivered before it
+    cdef int64_t behind_before
     cdef bint have          # r is the next record
     cdef int64_t length     # of r's rendering, -1 if not known yet
     cdef readonly int64_t batch_delivered
@@ -228,6 +241,7 @@ cdef class Renderer:
         """
         cdef int64_t done = 0
         cdef int64_t before
+        cdef int64_t begun = 0      # what had been delivered when the batch was entered
         cdef int status = FULL
         while True:
             before = done
@@ -239,15 +253,17 @@ cdef class Renderer:
             self.batch_delivered += done - before
             if status == NO_MEMORY:
                 raise MemoryError
-            if status == DAMAGED:
-                if done and tolerant:
-                    return done
+            if status == DAMAGED or (status != BATCH_END and not self.is_checked()):
+                self.leave_damaged()
+                if begun and tolerant:
+                    return begun
                 raise corrupt("a record does not decode", self.position)
             if status != BATCH_END or (done == room and room):
                 return done
             try:
                 if not self.enter():
                     return done
+                begun = done
             except CorruptRecordError:
                 if done and tolerant:
                     return done
@@ -270,10 +286,33 @@ cdef class Renderer:
         )
         self.b = b
         self.entered = True
+        self.checked = False
+        self.delivered_before, self.behind_before = self.batch_delivered, self.behind
         self.batch_delivered = 0
         self.position = self.cursor
         self.cursor += size
         return True
+
+    cdef bint is_checked(self) noexcept:
+        """Whether all records of the batch decode; a call must not end inside of it before that."""
+        cdef Batch rest
+        if not self.checked and self.in_batch():
+            rest = self.b
+            if rest.end - rest.p >= RELEASE_GIL_BYTES:
+                with nogil:
+                    self.checked = decodes(&rest)
+            else:
+                self.checked = decodes(&rest)
+            return self.checked
+        return True
+
+    cdef void leave_damaged(self) noexcept:
+        """Go back to the start of a batch of which nothing was returned to the caller."""
+        self.cursor = self.position
+        self.entered = self.have = False
+        self.b.left = 0
+        self.b.p = self.b.end = NULL
+        self.batch_delivered, self.behind = self.delivered_before, self.behind_before
 
     cdef int run(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
         """Deliver records of the batch that was entered."""

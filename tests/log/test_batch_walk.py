@@ -37,7 +37,7 @@ def test_a_walk_goes_on_where_its_caller_says_after_damage() -> None:
     data = b"".join(batches)
     walk = BatchWalk(_log(data), 0, len(data))
     assert next(walk).stop == len(batches[0])
-    with pytest.raises(CorruptRecordError, match=f"no batch begins at byte {len(batches[0])}"):
+    with pytest.raises(CorruptRecordError, match=f"batch at byte {len(batches[0])} cannot be used"):
         next(walk)
     walk.position += len(batches[1])
     assert next(walk).file_end == len(data)

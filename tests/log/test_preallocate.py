@@ -4,10 +4,15 @@ import errno
 
 import pytest
 
+from logfs.records.batch import encode_batch
+from logfs.records.record import Record
 from logfs.types import Positions, View
-from tests.fakes import FakeDisk
+from tests.fakes import START_MS, FakeDisk
 from tests.log.damage import LINES, cut_copies, kinds_of_losses, start
+from tests.log.foreign import Follower
+from tests.log.legacy import foreign
 from tests.log.support import DIRECTORY, TP, Bench, batches_in, lines_of, log_name, text_of
+from tests.log.verifying import check
 
 SEGMENT_BYTES = 1000
 PROPERTIES = {"preallocate": "true", "internal.segment.bytes": str(SEGMENT_BYTES)}
@@ -170,3 +175,21 @@ def test_truncation_begins_a_long_segment_and_cuts_the_old_one() -> None:
     bench.kill()
     assert lines_of(bench.log) == [*LINES[:5], b"again"]
     assert bench.log.snapshot.segments[0].bases == Positions()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_zeros_that_a_broker_has_left_at_the_end_are_no_loss(is_clean: bool) -> None:
+    data = encode_batch([Record(0, START_MS, None, b"one")])
+    bench = foreign((0, data + bytes(5000)))
+    if is_clean:
+        bench.disk.replace(".kafka_cleanshutdown", b"{}")
+    found = [f for f in check(bench.disk).findings if f.file.endswith(".log")]
+    assert found == []
+    followed = Follower(bench.disk).settle()
+    reader = bench.open(read_only=True).partition(*TP)
+    start(bench)
+    for log in (followed, reader, bench.log):
+        assert lines_of(log) == [b"one"]
+        assert log.losses == []
+    assert bench.file(log_name(0)) == data
+    assert cut_copies(bench) == {}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import ColumnBuilder, sound_batches
+from logfs.records._native import ColumnBuilder
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.columns import (
     AT_STOP,
@@ -224,14 +224,3 @@ def test_a_window_must_lie_inside_its_buffer() -> None:
     with pytest.raises(ValueError, match="not inside"):
         builder.load(b"abc", 0, 4)
     assert builder.fill() == WINDOW_END
-
-
-def test_how_far_batches_are_sound() -> None:
-    first, second = batch(Record(0, 1, None, b"a")), batch(Record(5, 1, None, b"b"))
-    both, end = first + second, len(first + second)
-    assert sound_batches(both, 0, end) == (end, 6)
-    assert sound_batches(both, 0, end - 1) == (len(first), 1)
-    assert sound_batches(both + bytes(100), 0, end + 100) == (end, 6)
-    damaged = both[:-1] + bytes([both[-1] ^ 1])
-    assert sound_batches(damaged, 0, end) == (len(first), 1)
-    assert sound_batches(damaged, len(first), end) == (len(first), None)

@@ -10,6 +10,7 @@ from logfs.records._native import (
     header_ok,
     measure,
     next_batch,
+    whole_batches,
 )
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import decompress
@@ -182,3 +183,18 @@ def test_garbage_gives_an_answer_or_an_error(data: bytes, flips: list[int]) -> N
                 search()
             except CorruptRecordError as error:
                 assert error.position is not None  # noqa: PT017
+
+
+def test_how_far_batches_may_be_where_they_are() -> None:
+    second = encode_batch([Record(9, NOW_MS, None, b"w")])
+    both, end = ONE + second, len(ONE + second)
+    assert whole_batches(both, 0, end, 0) == (end, 10, None)
+    assert whole_batches(both, 0, end - 1, 0) == (len(ONE), 6, None)
+    assert whole_batches(both, 0, end, 6) == (0, 6, "base offset 5 is below 6")
+    assert whole_batches(both + ONE, 0, end + len(ONE), 5)[:2] == (end, 10)
+    damaged = both[:-1] + bytes([both[-1] ^ 1])
+    assert whole_batches(damaged, 0, end, 0) == (end, 10, None)
+    stop, after, problem = whole_batches(damaged, 0, end, 0, verify=True)
+    assert (stop, after) == (len(ONE), 6)
+    assert "checksum differs" in str(problem)
+    assert whole_batches(both + bytes(100), 0, end + 100, 0, verify=True)[:2] == (end, 10)

@@ -64,7 +64,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
         place = locate_local(path)
         done, is_recovered = reindex_data(place, session or jobs, shown.show, failures.progress())
     for one in done:
-        for position, size, why in one.corrupt:
+        for position, size, why, *_ in one.corrupt:
             failures.warn(
                 f"{place.root}/{one.name}: byte {position}: the batch ({size} bytes) cannot be "
                 f"used: {why}; it stays, restore the segment from a backup"
@@ -101,6 +101,6 @@ def _as_json(data: str, done: "list[Reindexed]") -> dict[str, Any]:
         "corrupt": [
             {"file": one.name, "position": position, "bytes": size, "problem": why}
             for one in done
-            for position, size, why in one.corrupt
+            for position, size, why, *_ in one.corrupt
         ],
     }

@@ -11,7 +11,7 @@ The offset and time index are the broker's, a hint like all indexes. The text in
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptIndexError, CorruptRecordError
@@ -22,6 +22,9 @@ from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import OpenSegments, Segment, SegmentFiles, sealed_indexes
+
+if TYPE_CHECKING:
+    from logfs.log.loading.context import LoadContext
 
 _OPEN_SEGMENTS = 64
 """Kept open in a data directory: their indexes take memory, not pages of a file."""
@@ -189,10 +192,15 @@ def open_log(disk: Disk, segment: Segment) -> File | None:
 
 @dataclass(frozen=True, slots=True)
 class FollowContext:
-    """A data directory that is followed; positions are kept in ``cache``, or in memory (None)."""
+    """A data directory that is followed; positions are kept in ``cache``, or in memory (None).
+
+    Attributes:
+        loading: Gives, at a time, what is known before a partition is loaded.
+    """
 
     disk: Disk
     host: Host
     opened: FollowedSegments
     cache: Disk | None
+    loading: "Callable[[int], LoadContext]"
     used: set[str] = field(default_factory=set)

@@ -22,11 +22,20 @@ from logfs.log.names import FileKind, format_segment_file
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableState
-from logfs.log.segments.scan import Scan, fill_segment, pass_over, pass_over_unreadable
+from logfs.log.segments.batches import INCOMPLETE, batch_after
+from logfs.log.segments.scan import (
+    Scan,
+    end_of_data,
+    fill_segment,
+    must_stay,
+    pass_over,
+    pass_over_unreadable,
+)
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.types import Positions
 
 if TYPE_CHECKING:
+    from logfs.log.loading.context import LoadContext
     from logfs.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -69,6 +78,22 @@ class FollowedLog(WatchedLog):
         self.transactions = transactions
         self._total_bytes = 0
         self._segments = following.opened.of(positions)
+        self._loading = following.loading
+        self._decided: tuple[int, int, int] | None = None
+        self._ends_here = False
+        self._set_aside: dict[int, int] = {}
+
+    def end_as_loaded(self, logs: Mapping[int, int]) -> None:
+        """End the log where loading has found its end, until its files change.
+
+        Args:
+            logs: Inodes of the ``.log`` files by base offset; those after the last segment are what
+                recovery would set aside.
+        """
+        base_offset, end = self._tail.segment.base_offset, self.snapshot.end
+        self._set_aside = {base: inode for base, inode in logs.items() if base > base_offset}
+        self._decided = base_offset, end.file_size, self._tail.log.size()
+        self._ends_here = True
 
     def begin(self, rebuild: ViewRebuild, logs: Mapping[int, int], now_ms: int) -> None:
         """Show what loading found, and note what it has to be noted for the next time."""
@@ -151,6 +176,7 @@ class FollowedLog(WatchedLog):
         later = sorted(base for base in listing.logs if base > self._tail.segment.base_offset)
         if not self._may_have_grown(now_ms) and not later:
             return False
+        later = [base for base in later if listing.logs[base] != self._set_aside.get(base)]
         while True:
             if not self._tail.is_intact:
                 rebuild = self._new_rebuild()
@@ -160,10 +186,11 @@ class FollowedLog(WatchedLog):
             if limit_bytes <= 0:
                 self._seen = None  # there may be more, even if the stat is the same
                 return True
-            if not later:
+            if self._pass_over(later[0] if later else None):
+                continue
+            if not later or self._ends_here:
                 return False
-            if not self._pass_over(later[0]):
-                self._begin_next(later.pop(0), listing)
+            self._begin_next(later.pop(0), listing)
 
     def _may_have_grown(self, now_ms: int) -> bool:
         """Whether the newest ``.log`` has changed since the last look."""
@@ -225,31 +252,64 @@ class FollowedLog(WatchedLog):
         known = self._positions.entries.get(base_offset)
         return end if known is None else end.at_least(known.bases)
 
-    def _pass_over(self, following: int) -> bool:
-        """Account for a batch in a sealed segment that cannot be read: it stays, and is a loss.
+    def _pass_over(self, following: int | None) -> bool:
+        """Account for a batch that cannot be used, as a start of a store in the directory would.
 
-        If not even its bytes can be read, this is the rest of the segment, up to the one after it.
+        It stays, and is a loss, or the log ends before it. If not even its bytes can be read, this
+        is the rest of the segment, up to ``following``, the next one. At the end of a log that
+        another process writes it may be on its way.
         """
-        tail = self._tail
-        position, size = tail.builder.file_position, tail.log.size()
+        tail, name = self._tail, self._tail.segment.name
+        position, size = int(tail.builder.file_position), tail.log.size()
+        place = tail.segment.base_offset, position, size
         if position >= size:
+            self._ends_here = False
             return False
-        scan = Scan(tail.builder, size)
-        name = tail.segment.name
-        if not (pass_over(scan, tail.log, ()) or pass_over_unreadable(scan, tail.log, following)):
-            self._lose_here("corrupt", position, size - position,
-                       f"{name}: {size - position} bytes from byte {position} on are no whole "
-                       f"batch ({tail.problem}); they stay")  # fmt: skip
+        if self._decided == place:
             return False
-        _, batch_bytes, why = scan.corrupt[0]
-        self._lose_here("corrupt", position, batch_bytes,
-                   f"{name}: the batch at byte {position} ({batch_bytes} bytes) cannot be read: "
-                   f"{why}; it stays where it is")  # fmt: skip
-        entries = (scan.offset_entries, scan.time_entries, scan.text_entries)
-        tail.files.append((bytes(entries[0]), bytes(entries[1]), bytes(entries[2])))
-        self._positions.grow(bytes(scan.text_entries), tail.checkpoint())
+        self._decided, self._ends_here = place, False
+        loading = self._loading(self._now_ms)
+        stays = must_stay(tail.log, tail.builder, is_last=following is None)
+        if following is None and not stays and not self._is_for_good(loading, position, size):
+            return False
+        scan, what = Scan(tail.builder, size), f"{name}: {size - position} bytes from byte"
+        what = f"{what} {position} on are no whole batch ({tail.problem})"
+        if not stays and loading.must_recover(self.topic_partition, following):
+            self._end_here(position, size, what)
+            return False
+        if not pass_over(scan, tail.log, ()) and not (
+            following is not None and pass_over_unreadable(scan, tail.log, following)
+        ):
+            self._lose_here("corrupt", position, size - position, f"{what}; they stay")
+            return False
+        one = scan.corrupt[0]
+        self._lose_here("corrupt", position, one.size,
+                   f"{name}: the batch at byte {position} ({one.size} bytes) cannot be read: "
+                   f"{one.why}; it stays where it is")  # fmt: skip
+        self._positions.cover(tail.segment, tail.end.positions)
+        self._positions.grow(b"", tail.checkpoint())
         self.state.snapshot = self.snapshot._replace(end=tail.end)
         return True
+
+    def _end_here(self, position: int, size: int, what: str) -> None:
+        """End the log where recovery would cut it."""
+        self._ends_here = True
+        self._lose_here("cut", position, size - position, f"{what}; recovery would cut them")
+        for base_offset in () if self._listing is None else self._listing.logs:
+            name = f"{self.directory}/{format_segment_file(base_offset, FileKind.LOG)}"
+            if base_offset > self._tail.segment.base_offset:
+                what = f"{name}: the log was cut before it; recovery would set it aside"
+                bytes_gone = self.disk.stat(name).size
+                self._lose(Loss(self._now_ms, "cut", name, 0, bytes_gone, base_offset, what))
+
+    def _is_for_good(self, loading: "LoadContext", position: int, size: int) -> bool:
+        """Whether what cannot be used at the end of the log is not just being written."""
+        log, problem = self._tail.log, self._tail.problem
+        if loading.is_live or problem is None or end_of_data(log, position, size) == position:
+            return False
+        # A writer on another machine has no lock here: what it is writing is the last batch.
+        is_last = problem == INCOMPLETE or batch_after(log, position, size) == size
+        return not is_last or (loading.is_clean and problem != INCOMPLETE)
 
     # What is not growth
 

@@ -50,6 +50,7 @@ def _follow_own(
     following: FollowContext, loading: LoadContext, topic_partition: TopicPartition
 ) -> FollowedLog | None:
     """Follow a directory of logfs's own: its segment table says which positions are where."""
+    before = list_logs(following.disk, topic_partition.directory, loading.now_ms).logs
     state = load_state(loading, topic_partition)
     directory, segments = state.topic_partition.directory, state.snapshot.segments
     logs = list_logs(following.disk, directory, loading.now_ms).logs
@@ -73,6 +74,8 @@ def _follow_own(
     transactions = Transactions(state.disk, state.producer_expiration_ms, state.producers)
     log = FollowedLog(state, following, positions, rebuild.tail, transactions)
     log.begin(rebuild, logs, loading.now_ms)
+    if not loading.is_live:
+        log.end_as_loaded(before)
     return log
 
 

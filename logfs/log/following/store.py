@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakMethod
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
@@ -68,7 +69,14 @@ class FollowedStore(Catalog[AnyLog]):
             from logfs.log.following.bucketlog import BucketSegments
 
             self._opened = BucketSegments(disk, host.open_segments)
-        self._following = FollowContext(disk, host, opened, cache)
+        look = WeakMethod(self._first_look)  # a store that is dropped closes its files at once
+
+        def loading(now_ms: int) -> LoadContext:
+            method = look()
+            assert method is not None
+            return method(now_ms)
+
+        self._following = FollowContext(disk, host, opened, cache, loading)
         self.parts = PartialLogs(self._following)
         self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}

@@ -22,7 +22,7 @@ from logfs.log.indexes.index import (
     count_time_entries_below,
     decode_time_entry,
 )
-from logfs.log.segments.batches import BatchFeed
+from logfs.log.segments.batches import BatchFeed, measure_batches
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.records._native import IndexBuilder, find_offset, header_ok, measure
@@ -30,7 +30,6 @@ from logfs.records.compression import decompress
 from logfs.records.layout import (
     HEADER_BYTES,
     LENGTH_AT,
-    NO_OFFSET,
     base_offset_of,
     leader_epoch_of,
     next_offset_of,
@@ -266,7 +265,7 @@ def boundary_at(log: File, entries: Entries, segment: Segment, position: int) ->
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
     data = log.pread(position - last.file_position, last.file_position)
     before = segment.base_offset + last.relative_offset if last.relative_offset else 0
-    behind = measure(data, 0, len(data), NO_OFFSET, decompress)
+    behind, _ = measure_batches(data, before)
     in_front = measure(data, 0, len(data), before, decompress)
     offset, at = segment.base_offset + last.relative_offset, 0
     while at + HEADER_BYTES <= len(data):

@@ -80,6 +80,15 @@ class LoadContext:
         """Return what was read of a partition before; nothing the second time."""
         return PreloadedPartition() if self.preloaded is None else self.preloaded.take(directory)
 
+    def must_recover(self, topic_partition: TopicPartition, following: int | None) -> bool:
+        """Whether the segment before the one with this base offset may have lost bytes.
+
+        None: it is the last segment. A start cuts the log at what it cannot use there.
+        """
+        if self.is_clean:
+            return False
+        return following is None or following > self.recovery_points.get(topic_partition, 0)
+
     def config(self, properties: Mapping[str, str] | None) -> TopicConfig:
         """Return the configuration of a topic; partitions with the same settings share it."""
         key = frozenset((properties or {}).items())
@@ -208,14 +217,8 @@ class Loader:
         return min(self.context.recovery_points.get(self.topic_partition, 0), end_offset)
 
     def must_recover(self, following: int | None) -> bool:
-        """Whether the segment before the one with this base offset may have lost bytes.
-
-        None: it is the last segment.
-        """
-        if self.context.is_clean:
-            return False
-        recovery_point = self.context.recovery_points.get(self.topic_partition, 0)
-        return following is None or following > recovery_point
+        """Return the answer of the context for this partition."""
+        return self.context.must_recover(self.topic_partition, following)
 
     def ends_at_recovery_point(self, entry: TableEntry) -> bool:
         """Whether the indexes of a sealed segment may not be durable although its records are.
@@ -243,9 +246,18 @@ class Loader:
             segment.swapped = frozenset(self.swapped.get(segment.base_offset, ()))
         return segment
 
-    def lose(self, kind: str, file: str, position: int, size: int, detail: str) -> None:
+    def lose(
+        self,
+        kind: str,
+        file: str,
+        position: int,
+        size: int,
+        detail: str,
+        offset: int | None = None,
+    ) -> None:
         """Report a loss in the daemon's log and in the partition's ``logfs.losses``."""
-        offset = self.segments[-1].next_offset if self.segments else None
+        if offset is None and self.segments:
+            offset = self.segments[-1].next_offset
         loss = Loss(self.context.now_ms, kind, file, position, size, offset, detail)
         log_loss(self.topic_partition, loss)
         self.losses.add(loss)

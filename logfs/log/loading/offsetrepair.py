@@ -27,7 +27,7 @@ from logfs.records.layout import (
 logger = logging.getLogger(__name__)
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """What the header of a batch says; ``offsets`` is the number of its offsets."""
 
     position: int
@@ -44,7 +44,7 @@ def repair_base_offset(log: File, segment: Segment, scan: Scan, following: Seque
         scan: A scan that passed over no batch.
         following: Base offsets of the later segments.
     """
-    found = _proven(log, segment, scan, following)
+    found = proven_offset(log, segment.base_offset, scan, following)
     if found is None or not _is_sound(log, found[0]):
         return False
     wrong, right = found
@@ -58,10 +58,14 @@ def repair_base_offset(log: File, segment: Segment, scan: Scan, following: Seque
     return True
 
 
-def _proven(
-    log: File, segment: Segment, scan: Scan, following: Sequence[int]
-) -> tuple[_Head, int] | None:
-    """Return a batch with a wrong base offset, and the right one; None if none is proven."""
+def proven_offset(
+    log: File, base_offset: int, scan: Scan, following: Sequence[int]
+) -> tuple[Head, int] | None:
+    """Return a batch with a wrong base offset, and the right one; None if none is proven.
+
+    Args:
+        base_offset: Of the segment. The other arguments are those of ``repair_base_offset``.
+    """
     here, stop = scan.valid_bytes, scan.file_size
     expected, head = scan.builder.next_offset, _head(log, here, stop)
     begins = _begin_after(log, here, stop, following)
@@ -75,13 +79,13 @@ def _proven(
             return head, expected
     if begins > expected:
         return None
-    previous, right = _previous(log, segment, here)
+    previous, right = _previous(log, base_offset, here)
     if previous is None or begins != right + previous.offsets:
         return None
     return previous, right
 
 
-def _head(log: File, position: int, stop: int) -> _Head | None:
+def _head(log: File, position: int, stop: int) -> Head | None:
     """Return the header of a whole v2 batch; None if there is none."""
     data = log.pread(HEADER_BYTES, position)
     if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
@@ -89,7 +93,7 @@ def _head(log: File, position: int, stop: int) -> _Head | None:
     size, delta = size_of(data), last_offset_delta_of(data)
     if not HEADER_BYTES <= size <= stop - position or delta < 0:
         return None
-    return _Head(position, size, base_offset_of(data), delta + 1)
+    return Head(position, size, base_offset_of(data), delta + 1)
 
 
 def _begin_after(log: File, position: int, stop: int, following: Sequence[int]) -> int | None:
@@ -100,10 +104,10 @@ def _begin_after(log: File, position: int, stop: int, following: Sequence[int]) 
     return None if head is None else head.base_offset
 
 
-def _previous(log: File, segment: Segment, stop: int) -> tuple[_Head | None, int]:
+def _previous(log: File, base_offset: int, stop: int) -> tuple[Head | None, int]:
     """Return the last batch before a position, and the offset at which the one before it ends."""
-    position, before, end = 0, segment.base_offset, segment.base_offset
-    last: _Head | None = None
+    position, before, end = 0, base_offset, base_offset
+    last: Head | None = None
     while position < stop:
         last = _head(log, position, stop)
         if last is None:
@@ -113,6 +117,6 @@ def _previous(log: File, segment: Segment, stop: int) -> tuple[_Head | None, int
     return last, before
 
 
-def _is_sound(log: File, head: _Head) -> bool:
+def _is_sound(log: File, head: Head) -> bool:
     data = log.pread(head.size, head.position)
     return len(data) == head.size and crc32c(data[CRC_START:]) == crc_of(data)

@@ -247,10 +247,10 @@ def _scan(
     scan = _scan_log(loader, segment, log, entry, following, pass_over_corrupt=pass_over)
     scan.describe(segment)
     _note_producers(loader, segment, scan, is_recovered=must_recover)
-    for position, size, why in scan.corrupt:
-        loader.lose("corrupt", segment.name, position, size,
-                    f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
-                    f"{why}; it stays where it is")  # fmt: skip
+    for one in scan.corrupt:
+        loader.lose("corrupt", segment.name, one.position, one.size,
+                    f"{segment.name}: the batch at byte {one.position} ({one.size} bytes) cannot "
+                    f"be read: {one.why}; it stays where it is", one.next_offset)  # fmt: skip
     if not may_grow:
         _end_at_last_batch(loader, segment, scan, log, entry, following)
     loader.has_changed = True
@@ -287,22 +287,33 @@ def _scan_log(
     *,
     pass_over_corrupt: bool,
 ) -> Scan:
-    config = loader.config
-    scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
+    def scan_again(
+        lengths: Sequence[Positions] = (), *, passes: bool = pass_over_corrupt, stops: bool = False
+    ) -> Scan:
+        return scan_segment(
+            log,
+            segment,
+            loader.config,
+            pass_over_corrupt=passes,
+            lengths_of_corrupt=lengths,
+            is_last=not following,
+            # A mirror has its source to read them from again.
+            stops_at_refused=stops or loader.is_mirror,
+        )
+
+    scan = scan_again()
     if scan.problem is not None and pass_over_corrupt and following:
         pass_over_unreadable(scan, log, following[0])
     for _ in range(0 if loader.context.read_only else _MOST_REPAIRS):
-        stopped = scan_segment(log, segment, config) if scan.corrupt else scan
+        stopped = scan_again(passes=False, stops=True) if scan.corrupt else scan
         if not repair_base_offset(log, segment, stopped, following):
             break
-        scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
-    if entry is None:
-        check_span(scan, segment, read_only=loader.context.read_only)
-    elif scan.corrupt and entry.size_bytes == scan.file_size:
+        scan = scan_again()
+    if entry is None and not loader.context.read_only:
+        check_span(scan, segment)
+    elif entry is not None and entry.size_bytes == scan.file_size:
         lengths = scan.lengths_of_corrupt(entry.lengths)
-        return scan_segment(
-            log, segment, config, pass_over_corrupt=True, lengths_of_corrupt=lengths
-        )
+        return scan_again(lengths, passes=True) if lengths else scan
     return scan
 
 
@@ -316,7 +327,9 @@ def _end_at_last_batch(
 ) -> None:
     """Let the file end where its batches end, and report what is missing."""
     if scan.valid_bytes < scan.file_size:
-        scan.leave_out_padding(log, loader.config, is_last=not following)
+        scan.leave_out_padding(
+            log, loader.config, is_last=not following, is_foreign=loader.table is None
+        )
     if scan.valid_bytes < scan.file_size:
         if entry is None or entry.size_bytes != scan.valid_bytes:
             _truncate_tail(loader, segment, scan, log, following)

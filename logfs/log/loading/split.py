@@ -17,10 +17,10 @@ import logging
 from collections.abc import Iterator
 
 from logfs.disk.vfs import Disk, File
-from logfs.errors import CorruptRecordError, UnsupportedFormatError
+from logfs.errors import CorruptRecordError
 from logfs.log.loading.swaps import put_in_place, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
-from logfs.log.segments.batches import BatchWalk, batches_from
+from logfs.log.segments.batches import BatchWalk, batches_from, decodes
 from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
@@ -46,20 +46,10 @@ class SpansTooMuchError(Exception):
         self.valid_bytes = valid_bytes
 
 
-def check_span(scan: Scan, segment: Segment, *, read_only: bool) -> None:
-    """Raise SpansTooMuchError if a scan has found that a segment must be split.
-
-    Raises:
-        UnsupportedFormatError: It must be split, but the store is read-only.
-    """
-    if scan.builder.spans_too_much and read_only:
-        raise UnsupportedFormatError(
-            f"{segment.name}: the batch at byte {scan.valid_bytes} is too far from the segment's "
-            "first offset for an index: mount the directory once without --read-only, which splits "
-            "the segment"
-        )
-    if scan.builder.spans_too_much:
-        raise SpansTooMuchError(segment, scan.valid_bytes)
+def check_span(scan: Scan, segment: Segment) -> None:
+    """Raise SpansTooMuchError if a scan has found that a segment must be split."""
+    if scan.builder.far_position >= 0:
+        raise SpansTooMuchError(segment, scan.builder.far_position)
 
 
 def split_segment(
@@ -89,7 +79,7 @@ def split_segment(
 
 def _replace(disk: Disk, segment: Segment, valid_bytes: int) -> list[int]:
     log = disk.open(segment.name)
-    pieces = list(_pieces(log))
+    pieces = list(_pieces(log, segment))
     first_base = pieces[0][0]
     if first_base != segment.base_offset:
         _rename(disk, segment, first_base)
@@ -122,13 +112,13 @@ def _replace(disk: Disk, segment: Segment, valid_bytes: int) -> list[int]:
     return [base for base, _, _ in pieces]
 
 
-def _pieces(log: File) -> Iterator[tuple[int, int, int]]:
+def _pieces(log: File, segment: Segment) -> Iterator[tuple[int, int, int]]:
     """Return the pieces of a segment: (base offset, first byte, end) of each.
 
     Bytes that are no batch belong to the last piece.
     """
     base, start, position = -1, 0, 0
-    for position, first, last in _batches(log):
+    for position, first, last in _batches(log, segment):
         if base < 0:
             base = first
         elif last - base > MAX_RELATIVE_OFFSET:
@@ -137,11 +127,13 @@ def _pieces(log: File) -> Iterator[tuple[int, int, int]]:
     yield base, start, log.size()
 
 
-def _batches(log: File) -> Iterator[tuple[int, int, int]]:
-    """Return file position, first and last offset of each whole batch."""
-    walk = BatchWalk(log, 0, log.size())
+def _batches(log: File, segment: Segment) -> Iterator[tuple[int, int, int]]:
+    """Return file position, first and last offset of each batch that is used."""
+    walk = BatchWalk(log, 0, log.size(), segment=segment)
     with contextlib.suppress(CorruptRecordError):
         for batch in batches_from(walk):
+            if not decodes(batch.buffer, batch.start, batch.header.size_bytes):
+                continue
             first = first_offset(batch.buffer, batch.start, walk.stop)
             yield walk.file_position + batch.start, first, batch.header.last_offset
 

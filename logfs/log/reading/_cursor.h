@@ -2,8 +2,9 @@
 
    It goes through batches in the order of the file and renders plain records (see _plain.h), which nearly
    all are. Everything else is left to Python: compressed and legacy batches, control batches, other
-   records, damage, and bytes that are not in the page cache. The CRC of each batch is checked when it
-   is entered. The bytes are those of the class Renderer in the same view. */
+   records, damage, and bytes that are not in the page cache. The CRC of each batch, and that its
+   offsets are not below those of the one before, is checked when it is entered. A call ends inside a
+   batch only if all of its records are plain. The bytes are those of the class Renderer in the same view. */
 
 #ifndef LOGFS_CURSOR_H
 #define LOGFS_CURSOR_H
@@ -48,6 +49,8 @@ typedef struct plain_cursor {
     const uint8_t *record, *end; /* the records of the batch that were not begun */
     int64_t left;              /* how many */
     lf_frame frame;            /* of the batch: what its numbers are added to */
+    int64_t after;             /* the offset after the last batch that was entered; 0 before the first */
+    int is_plain;              /* all records of the batch are */
     const uint8_t *part;       /* the rest of the record that was begun; a newline follows it */
     int64_t part_bytes;
     uint8_t *line;             /* such a record in tsv or jsonl */
@@ -134,10 +137,12 @@ static enum cursor_status cursor_enter(plain_cursor *cursor, int64_t file_end) {
     if (size > file_end - cursor->raw_position - cursor->next || batch[16] != 2 ||
         (lf_get16(batch + 21) & CURSOR_NOT_PLAIN) != 0 || lf_get64(batch) < 0 ||
         lf_get32(batch + 23) < 0 || lf_get64(batch) >= INT64_MAX - lf_get32(batch + 23) ||
-        lf_get32(batch + 57) < 0 ||
+        lf_get32(batch + 57) < 0 || lf_get64(batch) < cursor->after ||
         lf_crc32c(0, batch + 21, (size_t)size - 21) != (uint32_t)lf_get32(batch + 17))
         return CURSOR_LEFT;
     cursor->left = lf_get32(batch + 57);
+    cursor->after = lf_get64(batch) + lf_get32(batch + 23) + 1;
+    cursor->is_plain = 0;
     cursor->frame = (lf_frame){.base_offset = lf_get64(batch), .base_timestamp = lf_get64(batch + 27),
                                .timestamp_mask = -1};
     if (lf_get16(batch + 21) & CURSOR_APPEND_TIME) {
@@ -208,6 +213,20 @@ static int64_t cursor_run(plain_cursor *cursor, uint8_t *out, int64_t room) {
                        out, room);
 }
 
+/* Whether the records of the batch that were not begun are plain. */
+static int cursor_is_plain(plain_cursor *cursor) {
+    const uint8_t *record = cursor->record;
+    lf_plain plain;
+
+    for (int64_t left = cursor->left; !cursor->is_plain && left > 0; left--) {
+        if (!lf_take_plain(record, cursor->end, &plain))
+            return 0;
+        record = plain.end;
+    }
+    cursor->is_plain = cursor->is_plain || record == cursor->end;
+    return cursor->is_plain;
+}
+
 /* Render up to room bytes of what is before file_end, where a batch ends; room is more than 0.
    Returns how many; fewer only if the status says so. */
 static int64_t cursor_render(plain_cursor *cursor, int64_t file_end, uint8_t *out, int64_t room,
@@ -219,7 +238,7 @@ static int64_t cursor_render(plain_cursor *cursor, int64_t file_end, uint8_t *ou
         if (cursor->part != NULL && done < room) {
             got = cursor_put_part(cursor, out + done, room - done);
         } else if (done == room) {
-            *status = CURSOR_FULL;
+            *status = cursor_is_plain(cursor) ? CURSOR_FULL : CURSOR_LEFT;
             return done;
         } else if (cursor->left > 0) {
             got = cursor_run(cursor, out + done, room - done);

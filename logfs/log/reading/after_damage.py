@@ -12,15 +12,21 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
-from logfs.log.segments.batches import LOOKUP_BYTES, BatchWalk, Window, read_exactly
+from logfs.log.segments.batches import (
+    LOOKUP_BYTES,
+    BatchWalk,
+    Window,
+    batch_after,
+    end_of_sound,
+    measure_batches,
+    read_exactly,
+)
 from logfs.log.segments.segment import Segment
-from logfs.records._native import first_offset, header_ok, measure
+from logfs.records._native import first_offset, header_ok, measure, whole_batches
 from logfs.records.compression import Buffer, decompress
 from logfs.records.layout import (
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     NO_OFFSET,
-    SHORTEST_BATCH_BYTES,
     base_offset_of,
     is_message,
     size_of,
@@ -49,17 +55,13 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
     if number < count:
         follower = textindex.decode_text_entry(entries, number)
     stop, position = follower.file_position, corrupt
-    while True:
-        position = _next_batch(log, position, stop)
-        if position == stop:
-            break
+    while (position := batch_after(log, position, stop)) < stop:
         between = log.pread(stop - position, position)
         if len(between) < stop - position:
             break  # the file was cut
-        try:
-            rest = measure(between, 0, len(between), NO_OFFSET, decompress)
-        except CorruptRecordError as error:
-            position += error.position or 0
+        rest, at = measure_batches(between, offset_before(segment, position))
+        if at < len(between):
+            position += at
             continue
         inside = _measure_begin(segment, log, follower, file_end)
         place = TextEntry(0, position, *follower.lengths.minus(inside).minus(rest))
@@ -72,6 +74,16 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
         if second[:2] == follower[:2]:
             return second
     return follower
+
+
+def offset_before(segment: Segment, corrupt: int) -> int:
+    """Return the offset after the used batches before a file position; 0 if it is not known."""
+    entries = segment.files().text_entries()
+    number = textindex.count_text_entries_before(entries, corrupt)
+    position, after = 0, segment.base_offset
+    if number:
+        position, after = textindex.decode_text_entry(entries, number - 1).file_position, 0
+    return end_of_sound(segment.files().log, position, after, corrupt)
 
 
 def agrees_with_log(entry: TextEntry, follower: TextEntry, buffer: Buffer, stop: int) -> bool:
@@ -87,7 +99,7 @@ def agrees_with_log(entry: TextEntry, follower: TextEntry, buffer: Buffer, stop:
         True also if the buffer does not hold all of these records, or one is corrupt.
     """
     size = follower[1] - entry[1]
-    if not 0 < size <= stop:
+    if not 0 < size <= stop or whole_batches(buffer, 0, size, 0)[0] < size:
         return True
     try:
         text, tsv, jsonl = measure(buffer, 0, size, NO_OFFSET, decompress)
@@ -117,7 +129,11 @@ def offset_after(
         return next_offset
     if place.relative_offset:
         return segment.base_offset + place.relative_offset
-    return base_offset_at(segment, place.file_position, file_end)
+    log, position = segment.files().log, place.file_position
+    after = offset_before(segment, position)
+    for window in BatchWalk(log, position, file_end, LOOKUP_BYTES, after=after):
+        return first_offset(window.buffer, 0, window.stop)
+    return next_offset
 
 
 def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
@@ -126,7 +142,7 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
     head = read_exactly(log, min(HEADER_BYTES, file_end - position), position)
     if is_message(head):
         with contextlib.suppress(CorruptRecordError):
-            for window in BatchWalk(log, position, file_end, LOOKUP_BYTES):
+            for window in BatchWalk(log, position, file_end, LOOKUP_BYTES, ends_at_refused=True):
                 return first_offset(window.buffer, 0, window.stop)
     return base_offset_of(head)
 
@@ -166,19 +182,6 @@ def _is_usable(entries: Entries, number: int, corrupt: int, end: TextEntry) -> b
     """Tell whether an entry is in order and names a batch after a corrupt one."""
     pair = textindex.entry_and_next(entries, number, end)
     return pair is not None and corrupt < pair[0].file_position < end.file_position
-
-
-def _next_batch(log: File, position: int, stop: int) -> int:
-    """Return where the batch after a corrupt one begins; ``stop`` if that cannot be told."""
-    try:
-        size = size_of(log.pread(LOG_OVERHEAD_BYTES, position))
-        follower = position + size
-        if size < SHORTEST_BATCH_BYTES or follower >= stop:
-            return stop
-        head = log.pread(HEADER_BYTES, follower)
-    except CorruptRecordError:  # the bytes themselves cannot be read
-        return stop
-    return follower if header_ok(head, 0, stop - follower) else stop
 
 
 def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int) -> Positions:

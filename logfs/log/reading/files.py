@@ -20,8 +20,9 @@ from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.buffers import Buffers
+from logfs.log.reading.places import PlainPlace
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.reader import PlainPlace, TextReader
+from logfs.log.reading.reader import TextReader
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.types import IsolationLevel, View

@@ -12,13 +12,21 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
 from logfs.log.indexes.index import TimestampOffset
 from logfs.log.indexes.textindex import TextEntry
-from logfs.log.reading.after_damage import agrees_with_log, base_offset_at, place_after
+from logfs.log.reading.after_damage import (
+    agrees_with_log,
+    base_offset_at,
+    offset_before,
+    place_after,
+)
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import (
     LOOKUP_BYTES,
     SEQUENTIAL_BYTES,
     BatchWalk,
     FoundBatch,
+    RefusedBatchError,
+    Window,
+    batch_after,
     batches_from,
 )
 from logfs.log.segments.segment import Segment
@@ -29,6 +37,7 @@ from logfs.records._native import (
     header_last_offset,
     header_ok,
     measure,
+    whole_batches,
 )
 from logfs.records.batch import decode_header
 from logfs.records.compression import decompress
@@ -47,7 +56,8 @@ def positions_of_offset(
     An offset below the log start gives the start, one at or beyond the log end the end. The offset
     of a removed record gives the place where it was: the next kept record lies after it. The
     offset of a record in a corrupt batch gives the place where that batch is, or with
-    ``past_corrupt`` the place after it: what ends there must not end in silence before it.
+    ``past_corrupt`` the place after it: what ends there must not end in silence before it. A batch
+    that is refused for its offsets has none: the place is after it.
     """
     if offset <= snapshot.start.offset:
         return snapshot.start.positions
@@ -136,13 +146,14 @@ def _lengths_at(
     """
     end = TextEntry(0, file_end, *ends.minus(segment.bases))
     entry, between = _text_hint(segment, offset, end)
-    if between:
+    if between and whole_batches(between, 0, len(between), 0)[0] == len(between):
         with contextlib.suppress(CorruptRecordError):  # which the walk locates
             measured = measure(between, 0, len(between), offset, decompress)
             lengths = entry.lengths.plus(measured)
             return lengths, lengths
+    after = 0
     while True:
-        lengths, corrupt = _measure(segment, entry, offset, file_end)
+        lengths, corrupt = _measure(segment, entry, offset, file_end, after)
         if corrupt is None:
             return lengths, lengths
         try:
@@ -154,7 +165,7 @@ def _lengths_at(
         except CorruptRecordError as error:
             error.name_file(segment.name)
             raise
-        entry = place
+        entry, after = place, offset_before(segment, place.file_position)
 
 
 def _text_hint(segment: Segment, offset: int, end: TextEntry) -> tuple[TextEntry, bytes]:
@@ -204,13 +215,19 @@ def _fitting(
 
 
 def _measure(
-    segment: Segment, entry: TextEntry, offset: int, file_end: int
+    segment: Segment, entry: TextEntry, offset: int, file_end: int, after: int
 ) -> tuple[Positions, int | None]:
     """Return the lengths from an entry to an offset, and where a corrupt batch ended the count."""
-    lengths, walk = entry.lengths, _walk(segment, entry.file_position, file_end)
+    lengths = entry.lengths
+    walk = _walk(segment, entry.file_position, file_end, ends_at_refused=True)
+    walk.after = max(walk.after, after)
     before = segment.base_offset + entry.relative_offset if entry.relative_offset else 0
     try:
-        for window in walk:
+        while (window := _next_of(walk)) is not None:
+            if isinstance(window, RefusedBatchError):
+                lengths = lengths.plus((window.size_bytes,) * 3)
+                walk.position += window.size_bytes
+                continue
             stop, corrupt = window.stop, None
             try:
                 measured = measure(window.buffer, 0, stop, offset, decompress)
@@ -227,6 +244,14 @@ def _measure(
     except CorruptRecordError:
         return lengths, walk.position
     return lengths, None
+
+
+def _next_of(walk: BatchWalk) -> Window | RefusedBatchError | None:
+    """Return the next window, or the refused batch that is there instead."""
+    try:
+        return next(walk, None)
+    except RefusedBatchError as refused:
+        return refused
 
 
 def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
@@ -306,13 +331,51 @@ def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
     return 0
 
 
+def place_of_offset(
+    segment: Segment, offset: int, file_end: int, *, goes_on: bool
+) -> tuple[int, int]:
+    """Return where a reader of records from an offset on begins in a segment.
+
+    Args:
+        goes_on: The reader has come to the first offset of the segment. It begins with the first
+            byte, so that it meets what cannot be used there. Otherwise it begins with the first
+            batch that is used and ends at or after the offset.
+
+    Returns:
+        File position of a batch, and the offset after those before it; 0 if it is not known.
+    """
+    if goes_on and offset <= segment.base_offset:
+        return 0, segment.base_offset
+    log, walk = (
+        segment.files().log,
+        _walk(segment, offset_hint(segment, offset, file_end), file_end),
+    )
+    while True:
+        try:
+            for window in walk:
+                at = find_offset(window.buffer, 0, window.stop, offset)
+                if at < window.stop:
+                    return window.file_position + at, 0
+        except CorruptRecordError:
+            after = batch_after(log, walk.position, file_end)
+            if after < file_end and base_offset_at(segment, after, file_end) <= offset:
+                walk.position = after
+                continue
+        return min(walk.position, file_end), walk.after
+
+
 def batches_in(segment: Segment, position: int, file_end: int) -> Iterator[FoundBatch]:
     """Read the batches of a segment from a position of one; CorruptRecordError names the file."""
     return batches_from(_walk(segment, position, file_end, SEQUENTIAL_BYTES))
 
 
 def _walk(
-    segment: Segment, position: int, file_end: int, next_chunk: int = LOOKUP_BYTES
+    segment: Segment,
+    position: int,
+    file_end: int,
+    next_chunk: int = LOOKUP_BYTES,
+    *,
+    ends_at_refused: bool = False,
 ) -> BatchWalk:
     """Walk over the batches of a segment, of which most look-ups need the first few."""
     return BatchWalk(
@@ -322,6 +385,7 @@ def _walk(
         LOOKUP_BYTES,
         next_chunk=next_chunk,
         segment=segment,
+        ends_at_refused=ends_at_refused,
     )
 
 

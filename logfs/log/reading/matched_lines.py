@@ -11,10 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.offsetcursor import OffsetCursor
 from logfs.log.reading.records import hidden_transactions, unreadable
 from logfs.log.segments.batches import Window
-from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import RecordSearch, matched_lines
 from logfs.records.compression import decompress
@@ -39,7 +38,7 @@ class _Searched(NamedTuple):
     found: "Future[_Found] | _Found"
 
 
-class LineReader(Closeable):
+class LineReader(OffsetCursor, Closeable):
     """Reads the records that a search takes. One user at a time.
 
     Args:
@@ -65,15 +64,13 @@ class LineReader(Closeable):
         window_bytes: int = _WINDOW_BYTES,
         threads: int = _THREADS,
     ) -> None:
-        self.offset = offset
+        super().__init__(offset)
         self._snapshot = snapshot
         self._level = level
         self._search = search
         self._view = view
         self._window_bytes = window_bytes
         self._most_threads = min(threads, _processors()) if search.is_native else 1
-        self._segment: Segment | None = None
-        self._position = 0
         self._free: list[Window] = []
         self._ahead = deque[_Searched]()
         self._threads: Executor | None = None
@@ -89,7 +86,7 @@ class LineReader(Closeable):
         while True:
             snapshot = self._snapshot()
             end = min(stop, snapshot.visible_end(self._level).offset)
-            self.offset = max(self.offset, snapshot.start.offset)
+            self._begin(snapshot)
             if self.offset >= end:
                 return b""
             if lines := self._read_some(snapshot, end):
@@ -103,15 +100,12 @@ class LineReader(Closeable):
 
     def _read_some(self, snapshot: Snapshot, end: int) -> bytes:
         """Search what one window holds; nothing if that has no wanted record, or at a border."""
-        number = max(snapshot.index_of_offset(self.offset), 0)
-        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
-        if self.offset >= next_offset:
-            self.offset = snapshot.segments[number + 1].base_offset
-            return b""
-        if segment is not self._segment:  # one that was cut or compacted is another one
+        before, number = self._segment, self._enter(snapshot)
+        if self._segment is not before:
             self._drop_ahead()
-            self._position = offset_hint(segment, self.offset, file_end)
-            self._segment = segment
+        if number is None:
+            return b""
+        segment, next_offset = snapshot.segments[number], snapshot.end_of(number)[1]
         try:
             self._look_ahead(snapshot, number, end)
             if not self._ahead:
@@ -120,7 +114,7 @@ class LineReader(Closeable):
             return self._take()
         except CorruptRecordError as error:
             self._drop_ahead()
-            self._segment = None
+            self._fail()
             raise unreadable(segment, self.offset, self._position, error) from None
 
     def _look_ahead(self, snapshot: Snapshot, number: int, end: int) -> None:
@@ -134,12 +128,13 @@ class LineReader(Closeable):
         while len(self._ahead) < most and self._position < file_end:
             window = self._free.pop() if self._free else Window()
             try:
-                window.load(segment.files().log, self._position, file_end, self._window_bytes, True)
+                log, position = segment.files().log, self._position
+                window.load(log, position, file_end, self._window_bytes, True, self._after)
             except (CorruptRecordError, OSError):
                 if self._ahead:
                     return
                 raise
-            self._position = window.file_end
+            self._position, self._after = window.file_end, window.after
             search = partial(self._find, window, self.offset, end, aborted)
             found = search() if self._threads is None else self._threads.submit(search)
             self._ahead.append(_Searched(window, found))
@@ -156,7 +151,7 @@ class LineReader(Closeable):
         self._free.append(window)
         if at < window.stop:  # damage, or the end
             self._drop_ahead()
-            self._position = window.file_position + at
+            self._position, self._after = window.file_position + at, 0
         return lines
 
     def _drop_ahead(self) -> None:

@@ -1,8 +1,10 @@
-"""Where a reader was inside a record, for one that has freed its memory."""
+"""Where a reader is in the files, for one that has freed its memory, or for another one."""
 
 from typing import NamedTuple
 
 from logfs.disk.vfs import File
+from logfs.log.segments.segment import Segment
+from logfs.types import View
 
 
 class RecordPlace(NamedTuple):
@@ -19,3 +21,24 @@ class RecordPlace(NamedTuple):
     file_end: int
     offset: int
     delivered: int
+
+
+class PlainPlace(NamedTuple):
+    """Where a reader is, for one that reads the same batches without Python; see ``_cursor.h``.
+
+    Attributes:
+        segment: The segment.
+        log: Its ``.log``.
+        numbers: File positions at which the batch of the next byte begins and ends, the bytes of it
+            that were read, and whether the next byte is inside a record (0 or 1).
+        file_end: Where the last batch of the segment ends.
+        view: The rendering.
+        is_active: Whether the segment grows.
+    """
+
+    segment: Segment
+    log: File
+    numbers: tuple[int, int, int, int]
+    file_end: int
+    view: View
+    is_active: bool

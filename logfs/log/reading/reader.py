@@ -13,7 +13,6 @@ the window. A reader that frees its window inside a record keeps the segment's f
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from logfs.disk.vfs import File
 from logfs.disk.waiting import WouldWaitError
@@ -23,9 +22,15 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
-from logfs.log.reading.after_damage import agrees_with_log, explain, place_after, placed
+from logfs.log.reading.after_damage import (
+    agrees_with_log,
+    explain,
+    offset_before,
+    place_after,
+    placed,
+)
 from logfs.log.reading.marked import MarkedBatch, MarkedBatches
-from logfs.log.reading.places import RecordPlace
+from logfs.log.reading.places import PlainPlace, RecordPlace
 from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
@@ -37,27 +42,6 @@ from logfs.types import IsolationLevel, Positions, View
 _NO_STOP = 2**63 - 1
 _HOP_BYTES = 128 * 1024
 """A hole of aborted records up to this length is walked through: a look-up would take longer."""
-
-
-class PlainPlace(NamedTuple):
-    """Where a reader is, for one that reads the same batches without Python; see ``_cursor.h``.
-
-    Attributes:
-        segment: The segment.
-        log: Its ``.log``.
-        numbers: File positions at which the batch of the next byte begins and ends, the bytes of it
-            that were read, and whether the next byte is inside a record (0 or 1).
-        file_end: Where the last batch of the segment ends.
-        view: The rendering.
-        is_active: Whether the segment grows.
-    """
-
-    segment: Segment
-    log: File
-    numbers: tuple[int, int, int, int]
-    file_end: int
-    view: View
-    is_active: bool
 
 
 class TextReader:
@@ -269,7 +253,8 @@ class TextReader:
         if not (renderer.is_in_batch or window.is_cut):
             numbers = (begin, begin, 0, 0)
         file_end = snapshot.end_of(index)[2]
-        if begin >= file_end and index < last:
+        is_next_judged = renderer.is_in_batch or begin < window.file_end
+        if (begin >= file_end and index < last) or not is_next_judged:
             return None
         return PlainPlace(segment, self._log, numbers, file_end, view, is_active=index == last)
 
@@ -446,11 +431,11 @@ class TextReader:
         is_loaded = number > 0 and not segment.has_gaps
         entry = textindex.decode_text_entry(entries, number - 1) if number else ZERO
         is_checked = not entry.relative_offset
+        after = 0 if entry.file_position else segment.base_offset
         while True:
             try:
-                if not is_loaded and not self._load(
-                    segment.files().log, entry.file_position, file_end, LOOKUP_BYTES
-                ):
+                log, position = segment.files().log, entry.file_position
+                if not is_loaded and not self._load(log, position, file_end, LOOKUP_BYTES, after):
                     return False
                 if segment.has_gaps and not is_checked:
                     segment.check_holds(entry, self._window.buffer)
@@ -463,6 +448,7 @@ class TextReader:
                 if place is None or place.lengths[view] > length:
                     raise
                 entry, is_loaded = place, False
+                after = offset_before(segment, place.file_position)
         self._segment = segment
         return True
 
@@ -533,11 +519,11 @@ class TextReader:
             segment.name,
         )
 
-    def _load(self, log: File, position: int, file_end: int, chunk: int) -> bool:
+    def _load(self, log: File, position: int, file_end: int, chunk: int, after: int = 0) -> bool:
         window = self._window
         if self.may_block and self._waits_for_disk:
             chunk = SEQUENTIAL_BYTES  # it goes on where it was: this is no look-up
-        if not window.load(log, position, file_end, chunk, self.may_block):
+        if not window.load(log, position, file_end, chunk, self.may_block, after):
             self.would_block = self._waits_for_disk = True
             return False
         self._loaded(log)

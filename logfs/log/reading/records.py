@@ -8,7 +8,7 @@ compaction has removed, over markers, and under read_committed over aborted reco
 from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.offsetcursor import OffsetCursor
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
@@ -19,7 +19,7 @@ from logfs.records.record import Record
 from logfs.types import IsolationLevel
 
 
-class RecordReader:
+class RecordReader(OffsetCursor):
     """A cursor over the records of a partition. One user at a time.
 
     Args:
@@ -40,14 +40,12 @@ class RecordReader:
         search: RecordSearch | None = None,
         window_bytes: int = SEQUENTIAL_BYTES,
     ) -> None:
-        self.offset = offset
+        super().__init__(offset)
         self._search = search
         self._window_bytes = window_bytes
         self._snapshot = snapshot
         self._level = level
-        self._segment: Segment | None = None
         self._window = Window()
-        self._position = 0
 
     def read(self, stop: int | None = None) -> list[Record]:
         """Return the next records: those of some whole batches, about half a megabyte.
@@ -68,7 +66,7 @@ class RecordReader:
             end = snapshot.visible_end(self._level).offset
             if stop is not None and stop < end:
                 end = stop
-            self.offset = max(self.offset, snapshot.start.offset)
+            self._begin(snapshot)
             if self.offset >= end:
                 return []
             records = self._read_some(snapshot, end)
@@ -77,19 +75,21 @@ class RecordReader:
 
     def _read_some(self, snapshot: Snapshot, end: int) -> list[Record]:
         """Read what one window holds; nothing if that is not seen, or at a border."""
-        number = max(snapshot.index_of_offset(self.offset), 0)
-        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
-        if self.offset >= next_offset:
-            self.offset = snapshot.segments[number + 1].base_offset
+        before, number = self._segment, self._enter(snapshot)
+        if number is None:
             return []
-        chunk = self._enter(segment, file_end)
+        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
         if self._position >= file_end:
             self.offset = next_offset  # what was here has been compacted away
             return []
+        chunk = self._window_bytes
+        if segment is not before:
+            self._window, chunk = Window(), min(LOOKUP_BYTES, chunk)
         window = self._window
         try:
             if not window.file_position <= self._position < window.file_end:
-                window.load(segment.files().log, self._position, file_end, chunk, True)
+                log = segment.files().log
+                window.load(log, self._position, file_end, chunk, True, self._after)
             records, at, self.offset = decode_batches(
                 window.buffer,
                 self._position - window.file_position,
@@ -101,19 +101,10 @@ class RecordReader:
                 self._search,
             )
         except CorruptRecordError as error:
-            self._segment = None
+            self._fail()
             raise unreadable(segment, self.offset, self._position, error) from None
         self._position = window.file_position + at
         return records
-
-    def _enter(self, segment: Segment, file_end: int) -> int:
-        """Go to the batch of the offset unless the cursor is there; returns how much to read."""
-        if segment is self._segment:  # one that was cut or compacted is another one
-            return self._window_bytes
-        self._window = Window()
-        self._position = offset_hint(segment, self.offset, file_end)
-        self._segment = segment
-        return min(LOOKUP_BYTES, self._window_bytes)
 
 
 def hidden_transactions(snapshot: Snapshot, number: int, level: IsolationLevel) -> bytes:

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.offsetcursor import OffsetCursor
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import LOOKUP_BYTES, Window
-from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import find_offset, last_offset
 from logfs.types import IsolationLevel
@@ -38,7 +37,7 @@ class Piece(NamedTuple):
     aborted: bytes
 
 
-class StoredBatches:
+class StoredBatches(OffsetCursor):
     """A cursor over the committed batches of a partition. One user at a time.
 
     Attributes:
@@ -46,11 +45,9 @@ class StoredBatches:
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], offset: int) -> None:
-        self.offset = offset
+        super().__init__(offset)
         self._snapshot = snapshot
-        self._segment: Segment | None = None
         self._window = Window()
-        self._position = 0
 
     def read(self) -> Piece | None:
         """Return the next batches, about a mebibyte; None at the end of what is committed.
@@ -62,33 +59,31 @@ class StoredBatches:
         while True:
             snapshot = self._snapshot()
             end = snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
-            self.offset = max(self.offset, snapshot.start.offset)
+            self._begin(snapshot)
             if self.offset >= end:
                 return None
             try:
                 piece = self._read_some(snapshot, end)
             except CorruptRecordError:
-                self._segment = None
+                self._fail()
                 raise
             if piece is not None:
                 self.offset = piece.end
                 return piece
 
     def _read_some(self, snapshot: Snapshot, end: int) -> Piece | None:
-        number = max(snapshot.index_of_offset(self.offset), 0)
-        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
-        if self.offset >= next_offset:
-            self.offset = snapshot.segments[number + 1].base_offset
+        before, number = self._segment, self._enter(snapshot)
+        if number is None:
             return None
-        chunk = PIECE_BYTES
-        if segment is not self._segment:
-            self._window, self._segment, chunk = Window(), segment, LOOKUP_BYTES
-            self._position = offset_hint(segment, self.offset, file_end)
+        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
         if self._position >= file_end:
             self.offset = next_offset  # what was here has been compacted away
             return None
+        chunk = PIECE_BYTES
+        if segment is not before:
+            self._window, chunk = Window(), LOOKUP_BYTES
         window = self._window
-        window.load(segment.files().log, self._position, file_end, chunk, True)
+        window.load(segment.files().log, self._position, file_end, chunk, True, self._after)
         start = find_offset(window.buffer, 0, window.stop, self.offset)
         stop = find_offset(window.buffer, 0, window.stop, end)
         if start >= stop:

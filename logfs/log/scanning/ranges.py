@@ -14,7 +14,7 @@ from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import SegmentNames, list_names
 from logfs.log.following.transactions import read_aborted
 from logfs.log.names import FileKind
-from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.lookup import place_of_offset
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
@@ -148,7 +148,8 @@ class RangeReader:
     def _windows_of(self, segment: Segment) -> Iterator[tuple[Segment, Window]]:
         log = segment.files().log
         size = log.size()
-        walk = BatchWalk(log, offset_hint(segment, self._next, size), size)
+        begin, after = place_of_offset(segment, self._next, size, goes_on=True)
+        walk = BatchWalk(log, begin, size, after=after, ends_at_refused=True)
         try:
             for window in walk:
                 yield segment, window

@@ -22,7 +22,8 @@ from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.records._native import next_batch, sound_batches
+from logfs.records._native import whole_batches
+from logfs.records.layout import size_of as batch_bytes
 from logfs.types import IsolationLevel, Positions, TopicPartition
 
 
@@ -317,16 +318,16 @@ def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int
     """Return the end of the last whole batch and the next offset, given an earlier such pair."""
     if size - position > _FAR_BYTES:
         position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))
-    walk = BatchWalk(segment.files().log, position, size)
+    walk = BatchWalk(segment.files().log, position, size, after=offset)
     with contextlib.suppress(CorruptRecordError):
         for window in walk:
-            done, behind = sound_batches(window.buffer, 0, window.stop)
+            done, after, _ = whole_batches(window.buffer, 0, window.stop, 0, True)
             at = window.file_position + done
-            if behind is not None:
-                position, offset = at, behind
+            if done:
+                position, offset = at, after
             if done < window.stop:
                 # A batch being written, if nothing follows; else damage, which a reader has to see.
-                walk.position = at + next_batch(window.buffer, done, window.stop)
+                walk.position, walk.after = at + batch_bytes(window.buffer, done), offset
     return position, offset
 
 

@@ -1,12 +1,19 @@
 """The batches of a ``.log``, read a piece at a time.
 
-``Window`` holds whole batches, and ``BatchWalk`` goes through a file window by window. Look-ups,
-renderings and everything that searches read the log in this way, so that one rule says when a
-batch is used: if all of it is there.
+The verdict on a batch has one home, ``judge`` of ``logfs.records._native``. A batch is used if all
+of it is there, its header makes sense, and its offsets are not below the end of the batch before
+it. Its checksum and its records are checked where they are read. One that is not used although its
+checksum is right is *refused*. It is no torn write, so it stays, in a place of its size in each
+view. A read of that place is an error, and a look-up passes it over. A batch that is too far from
+the base offset of its segment for an index entry is used without; a store that may write splits
+the segment.
 
-``Chunks`` holds plain bytes, and ``read_pieces`` hands them to a function that says how many it
-has used. Recovery, verify and compaction read in this way, since their native loops judge each
-batch themselves and have to see damaged ones, too.
+Two kinds of callers ask for the verdict. ``Window`` holds whole batches that are used, and
+``BatchWalk`` goes through a file window by window. Look-ups, renderings and everything that
+searches read the log in this way. ``Chunks`` holds plain bytes, and ``read_pieces`` hands them to a
+function that says how many it has used. Recovery, followers, verify, compaction and packing read in
+this way, since their native loops have to see damaged batches, too. The cursor of
+``reading/_cursor.h`` leaves all that is not plain to the other readers.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,17 +22,28 @@ from typing import NamedTuple
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.segments.segment import Segment
-from logfs.records._native import BatchMarks, IndexBuilder, aborted_ranges, find_offset
+from logfs.records._native import (
+    BatchMarks,
+    IndexBuilder,
+    aborted_ranges,
+    has_right_checksum,
+    header_last_offset,
+    header_ok,
+    measure,
+    whole_batches,
+)
 from logfs.records.batch import BatchHeader, decode_header, decode_records
-from logfs.records.compression import Buffer
+from logfs.records.compression import Buffer, decompress
 from logfs.records.layout import (
     HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     NO_OFFSET,
     SHORTEST_BATCH_BYTES,
     UP_TO_MAGIC_BYTES,
     size_of,
 )
 from logfs.records.record import Record
+from logfs.types import Positions
 
 SEQUENTIAL_BYTES = 512 * 1024
 """Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
@@ -39,6 +57,10 @@ CHUNK_BYTES = 1024 * 1024
 """Chunk of a scan over a whole file."""
 
 
+class RefusedBatchError(CorruptRecordError):
+    """A batch is refused although its checksum is right."""
+
+
 class Window:
     """A buffer that holds the bytes ``[file_position, file_position + stop)`` of a log.
 
@@ -48,14 +70,16 @@ class Window:
         buffer: The bytes; those after ``stop`` mean nothing.
         file_position: Where in the ``.log`` the buffer begins.
         stop: Number of bytes, whole batches only.
+        after: The offset after the last of them.
     """
 
-    __slots__ = ("_part", "buffer", "file_position", "stop")
+    __slots__ = ("_begin", "_inode", "_part", "after", "buffer", "file_position", "stop")
 
     def __init__(self) -> None:
         self.buffer = bytearray()
-        self.file_position = 0
-        self.stop = 0
+        self.file_position = self.stop = self.after = 0
+        self._inode = -1  # a window does not keep the file open
+        self._begin = 0, 0
         self._part: tuple[BatchMarks, int, int] | None = None
 
     @property
@@ -82,47 +106,63 @@ class Window:
         """Whether the batch has records after those that are held."""
         return self._part is not None and self._part[2] < self._part[0].last
 
-    def load(self, log: File, position: int, file_end: int, chunk: int, may_block: bool) -> bool:
+    def load(
+        self,
+        log: File,
+        position: int,
+        file_end: int,
+        chunk: int,
+        may_block: bool,
+        after: int = 0,
+    ) -> bool:
         """Read whole batches from ``position`` on, at least one and about ``chunk`` bytes.
 
         Args:
             chunk: Bytes to read at least, if there are as many.
             may_block: False: read only what is in the page cache.
+            after: The offset after the batches before, if they were read elsewhere.
 
         Returns:
             False if the bytes are not in the page cache and the call may not block; the window is
             unchanged then.
 
         Raises:
+            RefusedBatchError: A batch is at ``position`` that is refused there.
             CorruptRecordError: No whole batch is at ``position``. One after it that is damaged
-                ends the window.
+                or refused ends the window.
         """
-        if not 0 <= position < file_end:
-            raise CorruptRecordError(
-                f"no batch begins at byte {position}: the log ends at byte {file_end}", position
-            )
+        begin = position, after
+        inode = log.inode()
+        if inode == self._inode and position >= self.file_end:
+            begin, after = self._begin, max(after, self.after)
+        _check_begins(position, file_end)
         size = min(chunk, file_end - position)
         buffer = self._room(size)
         found, damage = _fill_up_to_damage(log, buffer, size, position, may_block)
         if not found:
             return False
         size = found
-        stop = _whole_batches(buffer, size, position)
-        if stop == 0:
+        stop, end, problem = whole_batches(buffer, 0, size, after)
+        if stop == 0 and problem is None:
             if damage is not None:
                 raise damage
-            stop = _first_batch_bytes(buffer, size, position, file_end)
-            if stop > size:
-                if stop > len(buffer):
-                    whole = bytearray(stop)
-                    whole[:size] = memoryview(buffer)[:size]
-                    buffer = whole
-                if not _fill(log, buffer, size, stop, position, may_block):
-                    return False
+            size = _first_batch_bytes(buffer, found, position, file_end)
+            buffer = _with_room(buffer, found, size)
+            if size > found and not _fill(log, buffer, found, size, position, may_block):
+                return False
+            stop, end, problem = whole_batches(buffer, 0, size, after)
+        if stop == 0 and whole_batches(buffer, 0, size, 0)[0]:
+            # It goes back, but perhaps only below what a damaged batch claims.
+            if not may_block:
+                return False
+            after = end_of_sound(log, *begin, position)
+            stop, end, problem = whole_batches(buffer, 0, size, after)
+        if stop == 0:
+            raise _unusable(buffer, size, position, problem)
         if len(buffer) > _MOST_KEPT_BYTES >= max(size, stop):
             buffer = buffer[: max(size, stop)]  # gives back the memory of a large batch before it
         self.buffer, self.file_position, self.stop = buffer, position, stop
-        self._part = None
+        self._inode, self.after, self._part, self._begin = inode, end, None, begin
         return True
 
     def load_part(
@@ -149,7 +189,8 @@ class Window:
         if not marks.make_batch(buffer, first, last):
             raise CorruptRecordError(f"the batch at byte {position} has changed", position)
         self.buffer, self.file_position, self.stop = buffer, position, size
-        self._part = part
+        self._inode, self._part, self._begin = log.inode(), part, (position, 0)
+        self.after = header_last_offset(buffer, 0) + 1
         return True
 
     def take_buffer(self) -> bytearray:
@@ -171,11 +212,22 @@ class BatchWalk(Window):
         chunk: Bytes of the first window, about.
         next_chunk: Bytes of the windows after it; None: as many.
         segment: Whose file it is; errors name it.
+        after: The offset after the batches before ``position``; 0 if it is not known.
+        ends_at_refused: Raise RefusedBatchError for a batch that is refused, instead of passing it
+            over.
     """
 
-    __slots__ = ("_chunk", "_file_end", "_log", "_next_chunk", "_segment", "position")
+    __slots__ = (
+        "_chunk",
+        "_ends_at_refused",
+        "_file",
+        "_file_end",
+        "_next_chunk",
+        "_segment",
+        "position",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most of them are rarely given
         self,
         log: File,
         position: int,
@@ -184,16 +236,20 @@ class BatchWalk(Window):
         *,
         next_chunk: int | None = None,
         segment: Segment | None = None,
+        after: int = 0,
+        ends_at_refused: bool = False,
     ) -> None:
-        self._log = log
+        super().__init__()
+        self._file = log
         self._file_end = file_end
         self._chunk = chunk
         self._next_chunk = chunk if next_chunk is None else next_chunk
         self._segment = segment
+        self._ends_at_refused = ends_at_refused
         self.position = position
-        self.buffer = bytearray()
-        self.file_position = self.stop = 0
-        self._part = None
+        self.after = after
+        if segment is not None and position == 0:
+            self.after = segment.base_offset
 
     def __iter__(self) -> Iterator[Window]:
         """Read window after window; raise CorruptRecordError without a whole batch."""
@@ -201,17 +257,20 @@ class BatchWalk(Window):
 
     def __next__(self) -> Window:
         """Read the next window; see ``__iter__``."""
-        if self.position >= self._file_end:
-            raise StopIteration
-        try:
-            self.load(self._log, self.position, self._file_end, self._chunk, True)
-        except CorruptRecordError as error:
-            if self._segment is not None:
-                error.name_file(self._segment.name)
-            raise
-        self.position += self.stop
-        self._chunk = self._next_chunk
-        return self
+        while self.position < self._file_end:
+            try:
+                self.load(self._file, self.position, self._file_end, self._chunk, True, self.after)
+            except CorruptRecordError as error:
+                if isinstance(error, RefusedBatchError) and not self._ends_at_refused:
+                    self.position += error.size_bytes
+                    continue
+                if self._segment is not None:
+                    error.name_file(self._segment.name)
+                raise
+            self.position += self.stop
+            self._chunk = self._next_chunk
+            return self
+        raise StopIteration
 
 
 class FoundBatch(NamedTuple):
@@ -412,13 +471,105 @@ def _too_short(end: int, expected: int) -> CorruptRecordError:
     return CorruptRecordError(f"the log ends at byte {end}, expected {expected}", end)
 
 
-def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
+def _check_begins(position: int, file_end: int) -> None:
+    if not 0 <= position < file_end:
+        raise CorruptRecordError(
+            f"no batch begins at byte {position}: the log ends at byte {file_end}", position
+        )
+
+
+def _with_room(buffer: bytearray, kept: int, size: int) -> bytearray:
+    """Return a buffer with room for a number of bytes that begins with those of another one."""
+    if size <= len(buffer):
+        return buffer
+    larger = bytearray(size)
+    larger[:kept] = memoryview(buffer)[:kept]
+    return larger
+
+
+def _unusable(
+    buffer: bytearray, size: int, position: int, problem: str | None
+) -> CorruptRecordError:
+    """Return why a batch at the start of a buffer, which is at a file position, is not used."""
+    text = f"the batch at byte {position} cannot be used: {problem}"
+    total = size_of(buffer)
+    if has_right_checksum(buffer, 0, size):
+        return RefusedBatchError(text, position, None, total)
+    return CorruptRecordError(text, position, None, total if 0 < total <= size else 0)
+
+
+def measure_batches(data: Buffer, after: int) -> tuple[Positions, int]:
+    """Return the lengths of the renderings of whole batches; a refused one has its own size.
+
+    Args:
+        data: Begins with a batch.
+        after: The offset after the batches before; 0 if it is not known.
+
+    Returns:
+        The lengths, and where the first damaged batch begins; the end if none is.
+    """
+    lengths, at = Positions(), 0
+    while at < len(data):
+        stop, after, _ = whole_batches(data, at, len(data), after)
+        try:
+            lengths = lengths.plus(measure(data, at, stop, NO_OFFSET, decompress))
+            at = stop
+        except CorruptRecordError as error:
+            stop = error.position or 0
+            lengths = lengths.plus(measure(data, at, stop, NO_OFFSET, decompress))
+            at, after = stop, header_last_offset(data, stop) + 1
+        if at < len(data):
+            size = size_of(data, at)
+            if not has_right_checksum(data, at, len(data)):
+                break
+            lengths, at = lengths.plus((size,) * 3), at + size
+    return lengths, at
+
+
+def end_of_sound(log: File, position: int, after: int, stop: int) -> int:
+    """Return the offset after those batches of a range of a log whose checksums are right."""
+    while position < stop:
+        data = log.pread(min(CHUNK_BYTES, stop - position), position)
+        if size_of(data) > len(data):
+            data = log.pread(min(size_of(data), stop - position), position)
+        done, after, problem = whole_batches(data, 0, len(data), after, True)
+        position += done
+        if problem is not None or not done:
+            position = batch_after(log, position, stop)
+    return after
+
+
+def decodes(buffer: Buffer, start: int, size: int) -> bool:
+    """Whether the checksum of a batch is right, and all of its records decode."""
     try:
-        return find_offset(buffer, 0, size, NO_OFFSET)
-    except CorruptRecordError as error:
-        if error.position:
-            return error.position
-        raise CorruptRecordError(f"no batch begins at byte {position}: {error}", position) from None
+        measure(buffer, start, start + size, NO_OFFSET, decompress)
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def is_refused(log: File, position: int) -> bool:
+    """Whether a whole batch with the right checksum is at a position where none is used."""
+    try:
+        size = size_of(log.pread(LOG_OVERHEAD_BYTES, position))
+        data = log.pread(max(0, size), position)
+    except CorruptRecordError:  # the bytes themselves cannot be read
+        return False
+    return has_right_checksum(data, 0, len(data))
+
+
+def batch_after(log: File, position: int, stop: int) -> int:
+    """Return where the batch after a damaged one begins; ``stop`` if that cannot be told."""
+    try:
+        head = log.pread(LOG_OVERHEAD_BYTES, position)
+        follower = position + size_of(head) if len(head) == LOG_OVERHEAD_BYTES else stop
+        if not position + SHORTEST_BATCH_BYTES <= follower < stop:
+            return stop
+        head = log.pread(HEADER_BYTES, follower)
+    except CorruptRecordError:  # the bytes themselves cannot be read
+        return stop
+    is_batch = header_ok(head, 0, stop - follower) or is_refused(log, follower)
+    return follower if is_batch else stop
 
 
 def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:

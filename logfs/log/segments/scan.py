@@ -8,15 +8,20 @@ Source: Kafka LogSegment.recover.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.log.indexes.index import Entries
-from logfs.log.segments.batches import INCOMPLETE, BatchFeed
+from logfs.log.segments.batches import INCOMPLETE, BatchFeed, batch_after, decodes, is_refused
 from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, write_indexes
-from logfs.records._native import IndexBuilder, first_offset, header_ok
+from logfs.records._native import (
+    IndexBuilder,
+    first_offset,
+    header_ok,
+    whole_batches,
+)
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import (
@@ -43,6 +48,21 @@ _MAX_RECORDS = 1 << 20
 """The largest number of records that is accepted from a corrupt header."""
 
 
+class Skipped(NamedTuple):
+    """Bytes that a scan has passed over.
+
+    Attributes:
+        next_offset: At which reading goes on after them.
+        is_refused: They are a whole batch with the right checksum.
+    """
+
+    position: int
+    size: int
+    why: str
+    next_offset: int
+    is_refused: bool = False
+
+
 @dataclass(slots=True)
 class Scan:
     """What a scan found.
@@ -51,7 +71,7 @@ class Scan:
         builder: The running state after the last good batch.
         offset_entries, time_entries, text_entries: The entries of the indexes.
         problem: Why the scan stopped before the end of the file; None if it did not.
-        corrupt: Batches that were passed over: (file position, size, why).
+        corrupt: What was passed over.
         padding: Zeros at the end of the file that are ``preallocate``'s; ``file_size`` is less.
     """
 
@@ -61,7 +81,7 @@ class Scan:
     time_entries: bytearray = field(default_factory=bytearray)
     text_entries: bytearray = field(default_factory=bytearray)
     problem: str | None = None
-    corrupt: list[tuple[int, int, str]] = field(default_factory=list)
+    corrupt: list[Skipped] = field(default_factory=list)
     padding: int = 0
 
     @property
@@ -69,50 +89,60 @@ class Scan:
         """Bytes of the file up to the end of the last batch."""
         return int(self.builder.file_position)
 
-    def leave_out_padding(self, log: File, config: TopicConfig, *, is_last: bool) -> None:
+    def leave_out_padding(
+        self, log: File, config: TopicConfig, *, is_last: bool, is_foreign: bool
+    ) -> None:
         """Exclude the zeros that ``preallocate`` left at the end of the file.
 
-        A broker's topic may have that setting unknown to logfs: then its last segment has the
-        maximum size.
+        A broker may have that setting for all topics, unknown to logfs. Then the last segment has
+        the maximum size, or in a directory that logfs has never written nothing but zeros follow.
         """
         is_full = is_last and self.file_size == config.effective_segment_bytes
-        if config.preallocate or is_full:
+        is_padded = config.preallocate or is_full
+        if is_padded or (is_last and is_foreign):
             end = end_of_data(log, self.valid_bytes, self.file_size)
-            self.file_size, self.padding = end, self.file_size - end
+            if is_padded or end == self.valid_bytes:
+                self.file_size, self.padding = end, self.file_size - end
 
     def lengths_of_corrupt(self, whole: Positions) -> list[Positions]:
         """Return the lengths of the skipped batches, given the length of the whole segment.
 
-        Exact for one batch. Of several, each but the first is assumed to have length 1.
+        Those of refused ones are known. Of the others, each but the first is assumed to have
+        length 1: exact for one batch.
         """
-        count, builder = len(self.corrupt), self.builder
-        nominal = sum(size for _, size, _ in self.corrupt)
-        good = Positions(builder.text, builder.tsv, builder.jsonl)
-        first = whole.minus(good).plus((nominal, nominal, nominal)).minus((count - 1,) * 3)
-        if min(first) < 1:
+        builder = self.builder
+        others = [one.size for one in self.corrupt if not one.is_refused]
+        good = Positions(builder.text, builder.tsv, builder.jsonl).minus((sum(others),) * 3)
+        count = len(others)
+        first = whole.minus(good).minus((count - 1,) * 3)
+        if count and min(first) < 1:
             return []
-        return [first, *[Positions(1, 1, 1)] * (count - 1)]
+        return [first, *[Positions(1, 1, 1)] * (count - 1)] if count else []
 
     def describe(self, segment: Segment) -> None:
         """Set the end, sizes and timestamps of a segment to those that were found."""
         fill_segment(segment, self.builder)
 
 
-def scan_segment(
+def scan_segment(  # noqa: PLR0913 - what is known, and what is passed over
     log: File,
     segment: Segment,
     config: TopicConfig,
     *,
     pass_over_corrupt: bool = False,
     lengths_of_corrupt: Sequence[Positions] = (),
+    is_last: bool = True,
+    stops_at_refused: bool = False,
 ) -> Scan:
     """Read a ``.log`` from its first byte and check every batch.
 
     Args:
-        pass_over_corrupt: Continue after a corrupt batch if its length leads to the next batch. A
-            batch of which only the magic is unknown is always passed over.
-        lengths_of_corrupt: Lengths of such batches in each rendering; by default as long as in the
+        pass_over_corrupt: Continue after a corrupt batch if its length leads to the next batch. One
+            that is refused is always passed over, if batches follow it.
+        lengths_of_corrupt: Lengths of the others in each rendering; by default as long as in the
             file, so that no other record gets their positions.
+        is_last: No segment follows this one.
+        stops_at_refused: Stop at such batches, too.
 
     Returns:
         The findings; the scan stops before the first batch that cannot be used.
@@ -125,8 +155,12 @@ def scan_segment(
         if feed.problem in (None, INCOMPLETE):
             scan.problem = feed.problem
             continue
-        may_pass = pass_over_corrupt or _is_sound(log, builder.file_position)
-        if not (may_pass and (used or pass_over(scan, log, lengths_of_corrupt))):
+        if used:
+            continue
+        may_pass = pass_over_corrupt or (
+            not stops_at_refused and must_stay(log, builder, is_last=is_last)
+        )
+        if not (may_pass and pass_over(scan, log, lengths_of_corrupt)):
             scan.problem = feed.problem
     scan.time_entries += builder.final_time_entry()
     return scan
@@ -157,7 +191,11 @@ def _take(scan: Scan) -> None:
 
 
 def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
-    """Skip a corrupt batch, if its length leads to the end of the file or to a batch."""
+    """Skip a corrupt batch, if its length leads to the end of the file or to a batch.
+
+    A refused batch takes the offsets that it has, if they are its own. Those of another one end
+    where the next batch begins.
+    """
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
     try:
@@ -169,19 +207,22 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
         follower = log.pread(HEADER_BYTES, position + total) if is_long else b""
     except CorruptRecordError:  # the bytes themselves cannot be read
         return False
-    if header_ok(follower, 0, scan.file_size - position - total):
-        last_offset = _first_offset(log, position + total, follower, base_offset) - 1
+    length = Positions(total, total, total)
+    is_sound = is_refused(log, position)
+    if is_sound:
+        _, next_offset, _ = whole_batches(log.pread(total, position), 0, total, base_offset)
+    elif header_ok(follower, 0, scan.file_size - position - total):
+        next_offset = _first_offset(log, position + total, follower, base_offset + 1)
     elif total >= SHORTEST_BATCH_BYTES and position + total == scan.file_size:
-        last_offset = base_offset + _records_claimed(header, base_offset) - 1
+        next_offset = base_offset + _records_claimed(header, base_offset)
     else:
         return False
-    if last_offset < base_offset:
-        return False
-    number = len(scan.corrupt)
-    scan.corrupt.append((position, total, str(builder.problem)))
-    length = lengths[number] if number < len(lengths) else Positions(total, total, total)
-    builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
-    _take(scan)
+    number = sum(not one.is_refused for one in scan.corrupt)
+    if not is_sound and number < len(lengths):
+        length = lengths[number]
+    builder.pass_over(total, max(next_offset, base_offset), *length)
+    why = str(builder.problem)
+    scan.corrupt.append(Skipped(position, total, why, builder.next_offset, is_sound))
     return True
 
 
@@ -196,11 +237,9 @@ def pass_over_unreadable(scan: Scan, log: File, following: int) -> bool:
     why = _why_unreadable(log, position, scan.file_size)
     if why is None or following <= builder.next_offset:
         return False
-    scan.corrupt.append((position, total, why))
+    scan.corrupt.append(Skipped(position, total, why, following))
     scan.problem = None
-    lengths = Positions(total, total, total)
-    builder.add(total, builder.next_offset, following - 1, builder.max_timestamp, 0, *lengths)
-    _take(scan)
+    builder.pass_over(total, following, total, total, total)
     return True
 
 
@@ -245,20 +284,30 @@ def claims_more(tail: bytes) -> bool:
     return len(tail) < LOG_OVERHEAD_BYTES or size_of(tail) > len(tail)
 
 
-def _is_sound(log: File, position: int) -> bool:
-    """Tell whether an unusable batch has the right checksum, so that it must not be truncated.
+def must_stay(log: File, builder: IndexBuilder, *, is_last: bool) -> bool:
+    """Whether recovery may not cut a log before a batch that cannot be used.
 
-    Its magic, which no CRC covers, may be unknown: a broker treats it as a v2 batch in recovery. Or
-    its records are too large to be decompressed: another limit would allow them.
+    It is no torn write if its checksum is right. Where no batch that is used follows it, its base
+    offset may be torn, which no checksum covers: then it stays only if another version or limit
+    could read it.
     """
+    position = int(builder.file_position)
     header = log.pread(HEADER_BYTES, position)
-    if len(header) < HEADER_BYTES or not MAGIC <= header[MAGIC_AT] < 128:
+    if len(header) == HEADER_BYTES and header[MAGIC_AT] > MAGIC:
+        body = log.pread(max(0, size_of(header) - CRC_START), position + CRC_START)
+        is_known = header[MAGIC_AT] >= 128 or len(body) != size_of(header) - CRC_START
+        return not is_known and crc32c(body) == crc_of(header)
+    if not is_refused(log, position):
         return False
-    size = size_of(header)
-    body = log.pread(max(0, size - CRC_START), position + CRC_START)
-    if len(body) != size - CRC_START or crc32c(body) != crc_of(header):
-        return False
-    return header[MAGIC_AT] > MAGIC or _is_oversized(header, body[HEADER_BYTES - CRC_START :])
+    size, end, follower = size_of(header), log.size(), position
+    while is_last and (follower := batch_after(log, follower, end)) < end:
+        data = log.pread(size_of(log.pread(LOG_OVERHEAD_BYTES, follower)), follower)
+        whole = whole_batches(data, 0, len(data), int(builder.next_offset))[0]
+        is_last = whole < len(data) or not decodes(data, 0, whole)
+    if not is_last:
+        return True
+    payload = log.pread(max(0, size - HEADER_BYTES), position + HEADER_BYTES)
+    return not is_message(header) and _is_oversized(header, payload)
 
 
 def _is_oversized(header: bytes, payload: bytes) -> bool:
@@ -271,7 +320,7 @@ def _is_oversized(header: bytes, payload: bytes) -> bool:
     return False
 
 
-def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
+def _first_offset(log: File, position: int, header: bytes, least: int) -> int:
     """Return the base offset of a batch, or its smallest possible one if it cannot be read."""
     size = size_of(header)
     if not is_message(header):
@@ -279,7 +328,7 @@ def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
     try:
         return first_offset(log.pread(size, position), 0, size)
     except CorruptRecordError:
-        return behind + 1
+        return least
 
 
 def _records_claimed(header: bytes, base_offset: int) -> int:

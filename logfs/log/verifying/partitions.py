@@ -115,7 +115,8 @@ class PartitionCheck:
                     will_recover=not root.is_clean
                     and (is_last or bases[number + 1] > recovery_point),
                     may_be_padded=config.preallocate
-                    or (is_last and size == config.effective_segment_bytes),
+                    or (is_last and size == config.effective_segment_bytes)
+                    or (is_last and not table.entries),
                     may_have_holes=base_offset < cleaned
                     or (entry is not None and entry.has_gaps)
                     or config.is_compacted,

@@ -32,6 +32,7 @@ Progress = Callable[[int], object]
 
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
 READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
+SPLIT = "reads find them without; a mount that may write splits the segment"
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
 
@@ -168,7 +169,7 @@ class _Segment:
             disk, task.directory, base, self._read(FileKind.TXN_INDEX),
             is_compacted=task.may_have_holes,
         )  # fmt: skip
-        self.walk = SegmentWalk(self._log, base, self._offsets.positions)
+        self.walk = SegmentWalk(self._log, base, self._offsets.positions, task.is_last)
         self._end = 0
         self._hole_at = -1
         self._last_at = 0
@@ -204,14 +205,20 @@ class _Segment:
         builder = walk.builder
         report.unreadable += walk.tail is not None
         self._check_end()
+        if walk.far is not None:
+            what = f"the offsets from here on are too far from {task.base_offset} for an index"
+            self._findings.append(Finding(self._log_name, walk.far[0], what, "", SPLIT))
         self._note_missing()
         limit = 8 * (max(task.interval_bytes, 4096) + largest)
         if not task.is_last or not task.is_live:
             # Entries for an unreadable end may still be right.
             end = builder.file_position if walk.tail is None else walk.size
+            next_offset, largest_time = builder.next_offset, builder.max_timestamp
+            if walk.far is not None:
+                end, next_offset, largest_time = walk.far
             self._offsets.finish(end, limit)
-            last_offset = MAX_OFFSET if report.unreadable else builder.next_offset - 1
-            self._times.finish(last_offset, builder.max_timestamp)
+            last_offset = MAX_OFFSET if report.unreadable else next_offset - 1
+            self._times.finish(last_offset, largest_time)
             if self._texts is not None:
                 self._texts.finish(end)
         for check in (self._offsets, self._times, self._texts, self._transactions):
@@ -248,18 +255,16 @@ class _Segment:
         next_offset = bad.next_offset
         if next_offset is None and self._task.entry is not None:
             next_offset = self._task.entry.next_offset  # the bytes are the end of the segment
-        if self._task.will_recover:
+        if self._task.will_recover and not bad.stays:
             return CUT
         return STAYS if next_offset is None else READ_ON.format(next_offset)
 
     def _report_step_back(self, bad: BadBytes) -> None:
         """Report a batch with too large an offset, seen from the one after it."""
-        if self._hole_at == self._last_at and self._last_at >= 0 and self._findings:
+        if self._hole_at == bad.position and self._findings:
             return  # reported already
-        what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
-        self._findings.append(
-            Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
-        )  # fmt: skip
+        what = f"the batch has offsets that the next one, at byte {bad.seen_from}, has too"
+        self._findings.append(Finding(self._log_name, bad.position, what, "smaller ones", STAYS))
 
     def _check_offsets(self, chunk: IndexedBatches) -> None:
         """Report holes between the offsets of batches. Steps back are reported by the walk."""

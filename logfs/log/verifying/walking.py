@@ -11,21 +11,16 @@ from dataclasses import dataclass, field
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.segments.batches import BatchFeed
-from logfs.log.segments.scan import end_of_data
+from logfs.log.loading.offsetrepair import proven_offset
+from logfs.log.segments.batches import BatchFeed, is_refused
+from logfs.log.segments.scan import Scan, end_of_data, must_stay, pass_over
 from logfs.records._native import IndexBuilder, first_offset, header_ok
-from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import (
-    CRC_START,
     HEADER_BYTES,
-    MAGIC,
-    MAGIC_AT,
     SHORTEST_BATCH_BYTES,
     base_offset_of,
-    crc_of,
     is_message,
-    last_offset_delta_of,
     size_of,
 )
 
@@ -101,12 +96,19 @@ def are_among(entries: bytes, known: bytes, stride: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BadBytes:
-    """Bytes that are not a sound batch."""
+    """Bytes that are not a sound batch; without a size, a batch with too large an offset.
+
+    Attributes:
+        seen_from: Where the batch is that shows it.
+        stays: A recovery does not cut the log there.
+    """
 
     position: int
     size: int
     why: str
     next_offset: int | None = None
+    seen_from: int = 0
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -115,24 +117,31 @@ class SegmentWalk:
 
     Attributes:
         hints: File positions of batches according to the offset index, in order.
+        is_last: No segment follows.
         bad: Bytes that were skipped.
         tail: Bytes at the end that are no whole batch; None if there are none.
         padding: Number of zeros at the end.
+        far: Where batches begin that are too far from the base offset for an index: file position,
+            next offset and largest timestamp there; None without. They are read, but not yielded.
         builder: The native scan, and the index entries it makes.
     """
 
     log: File
     base_offset: int
     hints: Sequence[int]
+    is_last: bool = True
     size: int = 0
     bad: list[BadBytes] = field(default_factory=list)
     tail: BadBytes | None = None
     padding: int = 0
+    far: tuple[int, int, int] | None = None
     builder: IndexBuilder = field(init=False)
     _is_after_damage: bool = False
+    _has_refused: bool = False
 
     def __post_init__(self) -> None:
         self.builder = IndexBuilder(self.base_offset, _EVERY_BATCH, decompress)
+        self.builder.stops_at_far = True
         self.size = self.log.size()
 
     def chunks(self) -> Iterator[IndexedBatches]:
@@ -142,6 +151,8 @@ class SegmentWalk:
             start = builder.file_position
             if feed.feed():
                 entries = builder.take()
+                if self.far is not None:
+                    continue
                 stop = builder.file_position
                 is_after_damage, self._is_after_damage = self._is_after_damage, False
                 yield IndexedBatches(
@@ -163,11 +174,15 @@ class SegmentWalk:
         """Go on after bytes that cannot be read; False if no batch follows."""
         position = self.builder.file_position
         header = self._read(HEADER_BYTES, position)
-        if why.startswith("base offset") and self._is_sound(header, position):
-            self._pass_step_back(header, position, why)
-            return True
         size = self._nominal_size(header)
         after = position + size
+        if self.builder.far_position == position:
+            builder, self.builder.stops_at_far = self.builder, False
+            self.far = position, builder.next_offset, builder.max_timestamp
+            return True
+        if is_refused(self.log, position):
+            self._pass_refused(after, why)
+            return True
         if size and (after == self.size or self._begins_at(after)):
             self._go_on(position, after, why)
             return True
@@ -199,21 +214,24 @@ class SegmentWalk:
         data = self._read(self._nominal_size(header), position)
         return first_offset(data, 0, len(data))
 
-    def _pass_step_back(self, header: bytes, position: int, why: str) -> None:
-        """Skip a whole batch with an offset that an earlier batch has."""
-        base_offset = int.from_bytes(header[:8], "big", signed=True)
-        after = position + self._nominal_size(header)
-        count = last_offset_delta_of(header) + 1
-        follower = self._read(8, after)
-        next_offset = self.builder.next_offset + count
-        offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
-        if base_offset + count <= offset < next_offset:
+    def _pass_refused(self, after: int, why: str) -> None:
+        """Skip a batch with the right checksum, as a scan does."""
+        builder, position = self.builder, self.builder.file_position
+        scan, wrong = Scan(builder, self.size), None
+        if not self._has_refused:
+            wrong = proven_offset(self.log, self.base_offset, scan, ())
+        self._has_refused = True
+        if wrong is not None and wrong[0].position < position:
             # The batch before it has too large an offset. The following ones are right.
-            self._move(position, base_offset)
-            self.bad.append(BadBytes(position, 0, why))
+            self._move(position, base_offset_of(self._read(HEADER_BYTES, position)))
+            self.bad.append(BadBytes(wrong[0].position, 0, why, seen_from=position))
+            if self.far is not None and self.far[0] == wrong[0].position:
+                self.far = None
             return
-        self.bad.append(BadBytes(position, after - position, why))
-        self._move(after, next_offset)
+        stays = must_stay(self.log, builder, is_last=self.is_last)
+        self._is_after_damage = pass_over(scan, self.log, ())
+        next_offset = self._base_offset_at(after)
+        self.bad.append(BadBytes(position, after - position, why, next_offset, stays=stays))
 
     def _move(self, position: int, next_offset: int) -> None:
         builder, self._is_after_damage = self.builder, True
@@ -244,16 +262,8 @@ class SegmentWalk:
             return False
         size = self._nominal_size(header)
         if not is_message(header):
-            return base_offset_of(header) >= self.builder.next_offset and self._is_sound(
-                header, position
+            return base_offset_of(header) >= self.builder.next_offset and is_refused(
+                self.log, position
             )
         data = self._read(size, position)
         return first_offset(data, 0, len(data)) >= self.builder.next_offset
-
-    def _is_sound(self, header: bytes, position: int) -> bool:
-        """Whether the checksum of a batch is right."""
-        size = self._nominal_size(header)
-        if not size or header[MAGIC_AT] != MAGIC or position + size > self.size:
-            return False
-        body = self._read(size - CRC_START, position + CRC_START)
-        return len(body) == size - CRC_START and crc32c(body) == crc_of(header)
