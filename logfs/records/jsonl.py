@@ -14,7 +14,7 @@ import binascii
 from typing import NamedTuple
 
 from logfs.errors import UnparsableLineError
-from logfs.records.jsontext import decode_json
+from logfs.records.jsontext import decode_record
 from logfs.records.record import Header
 
 _FIELDS = frozenset({"offset", "timestamp", "key", "value", "headers"})
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 def parse_line(line: bytes) -> Line:
     """Parse one line; raise UnparsableLineError for anything else than the table says."""
     try:
-        found = decode_json(line, lambda value: value)
+        found = decode_record(line.decode())
     except ValueError as error:
         raise UnparsableLineError(f"not JSON in UTF-8: {error}") from None
     if not isinstance(found, dict):

@@ -52,15 +52,19 @@ def decode_object(text: bytes | str) -> dict[str, Any]:
     return decode_json(text, _object)
 
 
-def decode_values(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the value of a JSON text of a record, with its numbers as they are written.
+def decode_record(text: str, *, numbers_as_written: bool = False) -> Any:  # noqa: ANN401 - any JSON
+    """Return the value of a JSON text of a record.
+
+    Args:
+        numbers_as_written: Numbers are texts.
 
     Raises:
         ValueError: It is no JSON, or it is nested too deeply. Any text may be in a record, also
             one that cannot be written as UTF-8.
     """
+    number = str if numbers_as_written else None
     try:
-        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+        return json.loads(text, parse_int=number, parse_float=number, parse_constant=number)
     except RecursionError:
         raise ValueError("JSON that is nested too deeply") from None
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from logfs.records._native import RecordSearch
 from logfs.records.expressions import needles_of, pcre_of
-from logfs.records.jsontext import decode_values
+from logfs.records.jsontext import decode_record
 
 _META = frozenset(b".^$*+?{[\\|()")
 _ESCAPE = b"\\"
@@ -122,7 +122,7 @@ def _native_field(field: FieldValue) -> tuple[tuple[bytes, ...], bytes] | None:
 def _parsed(value: bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return a JSON value in UTF-8 with numbers as they are written; None if it is none."""
     try:
-        return decode_values(value.decode("utf-8-sig"))
+        return decode_record(value.decode("utf-8-sig"), numbers_as_written=True)
     except ValueError:
         return None
 

@@ -40,7 +40,7 @@ static int log_end_append(
     log_end *end, log_end_write *write, void *file, const uint8_t *data, const lf_added *batches,
     int count) {
     int64_t size = 0;
-    lf_entries entries;
+    lf_entries entries = {0};
     int error, i;
     for (i = 0; i < count; i++) {
         size += batches[i].size;
