@@ -203,3 +203,49 @@ def test_what_is_kept_of_a_deleted_topic_goes(broker: FakeBroker) -> None:
     other.delete_topic()
     follower.restart()
     assert len([name for name, is_directory in cache.list("") if is_directory]) == 1
+
+
+def _put_in_place(broker: FakeBroker, base_offset: int, data: bytes) -> None:
+    """Replace a file, by one of the same size, as a backup that is restored does."""
+    path = broker.path(base_offset)
+    broker.disk.now_ms += 1000
+    assert len(data) == broker.disk.stat(path).size
+    broker.disk.remove(path)
+    broker.put(path, data)
+
+
+def test_a_copy_of_a_segment_keeps_its_positions(broker: FakeBroker) -> None:
+    fill(broker, 300, segments=3)
+    follower = Follower(broker.disk, FakeDisk())
+    where, generation = placed(follower.log), follower.log.generation
+    follower.store.close(follower.now_ms)
+    for base_offset in broker.bases[:-1]:
+        _put_in_place(broker, base_offset, broker.disk.read(broker.path(base_offset)))
+    follower.store = follower.open()
+    assert follower.log.generation == generation
+    assert placed(follower.log) == where
+    assert not follower.log.losses
+
+
+@pytest.mark.expect_log("it is not what it was when it was read last")
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_another_segment_of_the_same_size_is_read_from_its_start(restart: Restart) -> None:
+    broker, other = FakeBroker(FakeDisk()), FakeBroker(FakeDisk())
+    fill(broker, 300, segments=3)
+    follower = Follower(broker.disk, FakeDisk())
+    end = follower.log.snapshot.end.positions.text
+    for line in numbered(0, 298):
+        other.append(line)
+        if other.disk.stat(other.path(0)).size > broker.disk.stat(broker.path(0)).size - 1000:
+            break
+    left = broker.disk.stat(broker.path(0)).size - other.disk.stat(other.path(0)).size
+    [value] = [bytes(n) for n in range(left) if len(other.batch(bytes(n))) == left]
+    other.append(value.replace(b"\0", b"x"))
+    data = other.disk.read(other.path(0))
+    if restart == Follower.restart:
+        follower.store.close(follower.now_ms)
+    _put_in_place(broker, 0, data)
+    follower.store = follower.open()
+    assert lines_of(follower.log)[: other.next_offset] == other.values()
+    assert min(placed(follower.log).values()) >= end
+    assert [loss.kind for loss in follower.log.losses] == ["cut"]

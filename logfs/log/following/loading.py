@@ -1,9 +1,9 @@
 """The first look at a partition directory: what is known of it from before, and where to go on.
 
-Segments that the cache knows, and that still have the size they had, keep their positions without
-being read. The one that was read last is read on from its tail checkpoint, if the log still is
-what it was. Everything after is read by the looks that follow. What cannot be recognised begins
-after every position that was ever shown, and so does what comes after it.
+Segments that the cache knows, and that still are the files they were (``identity.py``), keep their
+positions without being read. The one that was read last is read on from its tail checkpoint, if the
+log still is what it was. Everything after is read by the looks that follow. What cannot be
+recognised begins after every position that was ever shown, and so does what comes after it.
 """
 
 from collections.abc import Mapping
@@ -138,7 +138,7 @@ class _Beginning:
 
         following.used.add(name)
         if following.cache is not None:
-            return CachedPositions.open(following.cache, name, following.host, lose)
+            return CachedPositions.open(following.cache, name, following.host, following.disk, lose)
         table = SegmentTable(following.disk, self._directory, following.host.new_id())
         return FollowedPositions(table, LossFile(following.disk, self._directory, read_only=True))
 
@@ -151,7 +151,7 @@ class _Beginning:
                 break
             segment = Segment.from_entry(self._opened, self._directory, entry)
             found = self._following.disk.stat(segment.name)
-            if found.size != entry.size_bytes:
+            if not positions.is_same(segment, found):
                 break
             segment.inode = found.inode
             known.append(segment)

@@ -3,8 +3,9 @@
 Where a segment is cannot be found out again once an older one is gone, so it is kept: in memory
 only (``FollowedPositions``), or in a directory of the cache (``CachedPositions``), which has
 
-    logfs.segments      the segment table, as in a directory of logfs's own; its ``size`` says which
-                        file a segment was, and its reservation which positions may have been shown
+    logfs.segments      the segment table, as in a directory of logfs's own; its ``size`` and its
+                        identity (``identity.py``) say which file a segment was, and its reservation
+                        which positions may have been shown
     logfs.tail          the tail checkpoint: how far the last segment had been read
     logfs.losses        what was lost
     BASE.textindex      text index of a segment; of one that was rewritten BASE.SIZE.textindex
@@ -17,10 +18,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk, File, FileStat
 from logfs.errors import CorruptIndexError, LogfsError
 from logfs.log import names
 from logfs.log.following.files import OwnTexts
+from logfs.log.following.identity import identify, is_same
 from logfs.log.following.tailcheckpoint import TailCheckpoint, decode_checkpoint, encode_checkpoint
 from logfs.log.host import Host, cache_mark
 from logfs.log.indexes.index import Entries
@@ -65,6 +67,10 @@ class FollowedPositions:
     def entries(self) -> dict[int, TableEntry]:
         """What is known of segments from before, by base offset."""
         return {}
+
+    def is_same(self, segment: Segment, found: FileStat) -> bool:
+        """Whether a sealed segment that is known is the file that was found under its name."""
+        return found.size == segment.size_bytes
 
     def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""
@@ -146,10 +152,17 @@ class CachedPositions(FollowedPositions):
     is_cached = True
 
     def __init__(
-        self, disk: Disk, directory: str, table: SegmentTable, losses: LossFile, host: Host
+        self,
+        disk: Disk,
+        directory: str,
+        table: SegmentTable,
+        losses: LossFile,
+        host: Host,
+        followed: Disk,
     ) -> None:
         super().__init__(table, losses)
         self._disk = disk
+        self._followed = followed
         self._directory = directory
         self._host = host
         self._file: File | None = None
@@ -162,9 +175,18 @@ class CachedPositions(FollowedPositions):
 
     @classmethod
     def open(
-        cls, disk: Disk, directory: str, host: Host, lose: Callable[[LossFile, str], None]
+        cls,
+        disk: Disk,
+        directory: str,
+        host: Host,
+        followed: Disk,
+        lose: Callable[[LossFile, str], None],
     ) -> "CachedPositions":
         """Read what is kept of a partition; ``lose`` is told if positions have to start again.
+
+        Args:
+            disk: The cache.
+            followed: The data directory, where its segments are.
 
         Raises:
             UnsupportedFormatError: A newer logfs wrote it.
@@ -182,7 +204,7 @@ class CachedPositions(FollowedPositions):
         except CorruptIndexError as error:
             problem = str(error)
         if table is not None and not table.is_damaged:
-            positions = cls(disk, directory, table, losses, host)
+            positions = cls(disk, directory, table, losses, host, followed)
             positions._is_new = False
             positions._restore()
             return positions
@@ -194,7 +216,8 @@ class CachedPositions(FollowedPositions):
         for name in found:
             if name != names.LOSSES:
                 disk.remove(f"{directory}/{name}")
-        return cls(disk, directory, SegmentTable(disk, directory, host.new_id()), losses, host)
+        table = SegmentTable(disk, directory, host.new_id())
+        return cls(disk, directory, table, losses, host, followed)
 
     @property
     def entries(self) -> dict[int, TableEntry]:
@@ -207,6 +230,18 @@ class CachedPositions(FollowedPositions):
             return super().text_entries(segment)
         index = IndexFile(self._disk, self._text_name(segment), TEXT_INDEX, mode=IndexMode.SEALED)
         return index.entries()
+
+    def is_same(self, segment: Segment, found: FileStat) -> bool:
+        """Whether a sealed segment that is known is the file that was found under its name.
+
+        Raises:
+            LogfsError: Its text index is damaged.
+            OSError: The segment or the cache cannot be read.
+        """
+        entry = self.table.entries[segment.base_offset]
+        if found.size != entry.size_bytes:
+            return False
+        return is_same(entry.boot, self._followed, segment, found, self.text_entries(segment))
 
     def resumed_entries(self, segment: Segment, count: int) -> bytes | None:
         """Return the first entries of the text index of the segment that was read last.
@@ -235,7 +270,7 @@ class CachedPositions(FollowedPositions):
 
     def seal(self, segment: Segment, entries: Entries) -> None:
         """A segment has its end."""
-        self._try(lambda: self._seal(segment))
+        self._try(lambda: self._seal(segment, entries))
         if self._has_failed:
             super().seal(segment, entries)
 
@@ -301,14 +336,15 @@ class CachedPositions(FollowedPositions):
             self._file_end += len(entries)
         self._put_note(note)
 
-    def _seal(self, segment: Segment) -> None:
+    def _seal(self, segment: Segment, entries: Entries) -> None:
         if self._file is not None:
             self._file.sync()
             self._close_text()
-        self.table.put(segment.entry(SegmentState.SEALED))
+        identity = identify(self._followed, segment, entries)
+        self.table.put(segment.entry(SegmentState.SEALED)._replace(boot=identity))
 
     def _store(self, sealed: Sequence[Segment], active: Segment) -> None:
-        entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
+        entries = [self._sealed_entry(segment) for segment in sealed]
         self.table.rewrite([*entries, self._reservation.open_entry(active)])
         self._is_new = False
         live = {self._text_name(segment) for segment in (*sealed, active)}
@@ -316,6 +352,15 @@ class CachedPositions(FollowedPositions):
             path = f"{self._directory}/{name}"
             if name.endswith(FileKind.TEXT_INDEX) and path not in live:
                 self._disk.remove(path)
+
+    def _sealed_entry(self, segment: Segment) -> TableEntry:
+        """Return the entry of a segment, with the identity that it had if it is not new."""
+        entry = segment.entry(SegmentState.SEALED)
+        before = self.table.entries.get(segment.base_offset)
+        if before is not None and before._replace(boot=entry.boot) == entry:
+            return before
+        identity = identify(self._followed, segment, self.text_entries(segment))
+        return entry._replace(boot=identity)
 
     def _drop(self, gone: Sequence[Segment]) -> None:
         self.table.put(*(s.entry(SegmentState.DROPPED) for s in gone))

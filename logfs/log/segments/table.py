@@ -30,7 +30,8 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     96-119  kept               3 int64   lengths of its records (ends - bases less its gaps)
     120-127 boot               8 bytes   open: mark of the page cache, which differs after a start
                                          of the machine or a mount of the file system; pending: the
-                                         mark in the header of its text index
+                                         mark in the header of its text index; sealed, in a cache:
+                                         which file it was (following/identity.py)
     128-131 text index CRC     uint32    CRC-32C of the entries of a text index with gaps;
                                          0 without gaps, or if it is not known
     132-135 CRC                uint32    CRC-32C of bytes 0-131
