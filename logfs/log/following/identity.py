@@ -14,6 +14,7 @@ of logfs wrote the entry.
 """
 
 import struct
+from collections.abc import Callable
 
 from logfs.disk.vfs import Disk, File, FileStat
 from logfs.log.following.tailcheckpoint import MARK_BYTES
@@ -45,18 +46,26 @@ def identify(disk: Disk, segment: Segment, entries: Entries) -> bytes:
 
 
 def is_same(
-    identity: bytes, disk: Disk, segment: Segment, found: FileStat, entries: Entries
+    identity: bytes,
+    disk: Disk,
+    segment: Segment,
+    found: FileStat,
+    read_entries: Callable[[], Entries],
 ) -> bool:
     """Whether a segment with an identity is the file that ``disk.stat`` found under its name.
 
+    Args:
+        read_entries: Returns the text index entries; called only if the file is another one.
+
     Raises:
-        OSError: The file cannot be read.
+        CorruptIndexError: The text index is damaged.
+        OSError: The file or the text index cannot be read.
     """
     if identity == UNKNOWN:
         return True
     if identity[:4] == _CHECKSUM.pack(_of_file(found)):
         return True
-    return identity[4:] == _CHECKSUM.pack(_of_last_batch(disk, segment, entries))
+    return identity[4:] == _CHECKSUM.pack(_of_last_batch(disk, segment, read_entries()))
 
 
 def _of_file(found: FileStat) -> int:

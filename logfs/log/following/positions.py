@@ -234,14 +234,17 @@ class CachedPositions(FollowedPositions):
     def is_same(self, segment: Segment, found: FileStat) -> bool:
         """Whether a sealed segment that is known is the file that was found under its name.
 
-        Raises:
-            LogfsError: Its text index is damaged.
-            OSError: The segment or the cache cannot be read.
+        False as well if it cannot be read, or its text index cannot.
         """
         entry = self.table.entries[segment.base_offset]
         if found.size != entry.size_bytes:
             return False
-        return is_same(entry.boot, self._followed, segment, found, self.text_entries(segment))
+        try:
+            return is_same(
+                entry.boot, self._followed, segment, found, lambda: self.text_entries(segment)
+            )
+        except (CorruptIndexError, OSError):
+            return False
 
     def resumed_entries(self, segment: Segment, count: int) -> bytes | None:
         """Return the first entries of the text index of the segment that was read last.
