@@ -6,6 +6,7 @@ for a limited time.
 """
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -37,12 +38,12 @@ class Holder(NamedTuple):
 
 
 def find_holders(mount: Mount, proc: Path = PROC) -> list[Holder]:
-    """Return the processes that use a mount, as far as this user may see them."""
+    """Return the other processes that use a mount, as far as this user may see them."""
     found = []
     maps = _Maps()
     for directory in proc.iterdir():
-        if not directory.name.isdecimal():
-            continue
+        if not directory.name.isdecimal() or int(directory.name) == os.getpid():
+            continue  # A command that unmounts may itself work there.
         # A process that ended, or belongs to another user, is left out.
         with contextlib.suppress(OSError):
             holds = sorted({*_holds(directory, mount), *_mapped(maps.read(directory), mount)})

@@ -29,3 +29,9 @@ def test_a_process_whose_maps_cannot_be_read_does_not_hang_the_search(tmp_path: 
         ]
     finally:
         os.close(os.open(tmp_path / "5/maps", os.O_RDWR))
+
+
+def test_the_command_that_searches_is_not_found(tmp_path: Path) -> None:
+    for pid in (5, os.getpid()):
+        (process(tmp_path, pid) / "maps").touch()
+    assert [holder.pid for holder in find_holders(MOUNT, tmp_path)] == [5]
