@@ -65,7 +65,7 @@ def states_during(bench: Bench, change: Callable[[], object]) -> list[tuple[Fake
     return states
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("unfinished line set aside")
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("is_next_begun", [False, True])
 def test_a_piece_of_a_compacted_line_never_becomes_a_record(
@@ -84,7 +84,6 @@ def test_a_piece_of_a_compacted_line_never_becomes_a_record(
             assert lines[-1] == b"other\t1"
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_file_that_waits_for_its_record_to_be_durable_goes_with_a_compaction(seed: int) -> None:
     bench = superseded(is_synced=True)
@@ -92,7 +91,6 @@ def test_a_file_that_waits_for_its_record_to_be_durable_goes_with_a_compaction(s
     assert lines_of(bench.crash(seed), View.TSV)[-1] == b"price\t2000"
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(30))
 def test_no_piece_is_beside_a_line_that_was_synced_by_another_file(seed: int) -> None:
     bench = Bench()
@@ -108,7 +106,6 @@ def test_no_piece_is_beside_a_line_that_was_synced_by_another_file(seed: int) ->
     assert b"half and half" in lines_of(bench.log)
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(30))
 def test_no_piece_is_beside_a_line_that_was_synced_after_a_kill(seed: int) -> None:
     bench = Bench()
@@ -121,7 +118,7 @@ def test_no_piece_is_beside_a_line_that_was_synced_after_a_kill(seed: int) -> No
     assert lines_of(bench.crash(seed)) == [b"half and half"]
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("unfinished line of")
 @pytest.mark.parametrize("seed", range(30))
 def test_no_piece_is_shown_beside_a_synced_line_while_the_next_line_waits(seed: int) -> None:
     bench = Bench()
@@ -150,7 +147,6 @@ def test_a_line_that_retention_has_removed_does_not_come_back(is_synced: bool) -
     assert writer.unfinished == 0
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(10))
 def test_a_line_removed_after_a_restart_does_not_come_back(seed: int) -> None:
     bench = Bench(SMALL)
@@ -163,7 +159,6 @@ def test_a_line_removed_after_a_restart_does_not_come_back(seed: int) -> None:
     assert b"half" not in lines_of(bench.crash(seed))
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", [None, *range(10)])
 def test_a_truncated_line_does_not_come_back(seed: int | None) -> None:
     bench = Bench(SMALL)
@@ -350,7 +345,6 @@ def test_a_line_of_an_older_logfs_whose_batch_may_have_gone_is_a_record_already(
     assert lines_of(compacted.kill(), View.TSV) == [b"price\t2000"]
 
 
-@pytest.mark.allow_log("")
 def test_a_record_whose_offset_a_power_cut_has_damaged_is_not_made_again() -> None:
     bench = Bench()
     in_two_pieces(bench, b"half", b" and half\n", is_synced=True)
@@ -360,7 +354,6 @@ def test_a_record_whose_offset_a_power_cut_has_damaged_is_not_made_again() -> No
     assert lines_of(bench.crash()) == [b"half and half"]
 
 
-@pytest.mark.allow_log("")
 def test_bytes_after_a_damaged_announcement_do_not_come_back() -> None:
     bench = Bench()
     writer = bench.writer()

@@ -111,7 +111,6 @@ def remount(bench: Bench) -> None:
     bench.disk.mounts += 1
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize(
     "what",
     [Bench.new_boot, remount, kill, change, roll, add, tear, renew, flip],

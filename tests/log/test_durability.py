@@ -125,7 +125,7 @@ def test_after_a_failure_every_append_and_fsync_is_refused(fail: Callable[[Bench
     assert lines_of(log)[:1] == [b"a"], "it can be read"
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("are no whole batch", "is offline:")
 @pytest.mark.parametrize("is_reloaded", [True, False])
 @pytest.mark.parametrize("fail", FAILURES)
 def test_reloaded_it_goes_on_after_every_size_shown(
@@ -295,7 +295,7 @@ def test_the_recovery_point_never_passes_what_is_not_durable() -> None:
     assert TABLE in done
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("are no whole batch", "the one before it is used")
 @pytest.mark.parametrize("seed", range(0, 160, 4))
 def test_indexes_of_a_segment_sealed_after_the_recovery_point_are_not_trusted(seed: int) -> None:
     # The flush syncs the log, the roll comes after it: the indexes are not durable yet.

@@ -20,7 +20,7 @@ NEEDED = {"", ".lock", ".kafka_cleanshutdown", "logfs.backup", "logfs.closed"}
 ERRORS = [errno.ENOSPC, errno.EIO]
 
 pytestmark = [
-    pytest.mark.allow_log(""),
+    pytest.mark.allow_log("for a test", "the one before it is used"),
     pytest.mark.parametrize("error", ERRORS),
     # Every fifth operation, and in long tests each.
     pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)]),

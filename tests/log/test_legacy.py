@@ -30,7 +30,7 @@ from tests.records.messages import message, wrapper
 from tests.records.oracle import Batch, IndexModel, lengths, renderings
 from tests.records.strategies import logs, visible
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log("are no whole batch", "it stays where it is")
 
 INDEXES = (".index", ".timeindex", ".textindex")
 

@@ -367,7 +367,7 @@ def test_what_was_synced_survives_even_if_the_end_of_its_line_does_not(bench: Be
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("are no whole batch")
 def test_a_synced_line_is_a_record_once_after_a_power_cut(seed: int) -> None:
     bench = Bench()
     writer = bench.writer()

@@ -83,7 +83,6 @@ def test_after_a_kill_the_zeros_go_and_are_no_loss(count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.allow_log("")
 def test_after_a_power_cut_only_the_zeros_are_passed_over_in_silence(seed: int) -> None:
     bench = filled()
     bench.log.flush()

@@ -16,7 +16,7 @@ from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, contents, read_all
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log("has lost")
 
 HOST = Host("00000001", lambda: bytes(16))
 SMALL = {"internal.segment.bytes": "200", "index.interval.bytes": "50"}

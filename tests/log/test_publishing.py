@@ -120,7 +120,7 @@ def states_while_publishing(
     return [*states, disk.after_crash(None) if power else disk.after_kill()]
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("are no whole batch")
 @pytest.mark.parametrize("power", [False, True])
 def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> None:
     bench = two_topics()
@@ -170,7 +170,7 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> No
     assert len({count for begun, count in outcomes if begun}) > 3, "stops between the batches"
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("is offline:")
 def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
     for operation in sorted(MUTATIONS):
         for pattern in ("*.ledger*", "*.log", DIRECTORY, "*.staged", "*logfs.segments"):
@@ -316,7 +316,7 @@ def test_half_of_a_batch_that_was_recreated_is_not_repeated() -> None:
     assert lines_in(bench.store) == values
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("was deleted, so its records of")
 def test_a_topic_that_was_deleted_meanwhile_does_not_stop_the_query(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

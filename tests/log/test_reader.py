@@ -168,7 +168,6 @@ def test_a_lost_text_index_of_a_compacted_segment_is_a_loss() -> None:
     assert out[:got] == log.model.bytes_at(View.TEXT, base) != b""
 
 
-@pytest.mark.allow_log("")
 def test_a_damaged_text_index_of_a_compacted_segment_is_never_guessed_around() -> None:
     log = single_records()
     name = log.log.snapshot.segments[0].file_name(FileKind.TEXT_INDEX)

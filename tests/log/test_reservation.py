@@ -130,7 +130,7 @@ def test_a_sync_costs_an_fsync_only_if_something_was_put() -> None:
     assert bench.disk.counts["sync"] == before
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "are no whole batch", "the log was cut before it")
 @pytest.mark.parametrize("seed", [None, *range(20)])
 def test_after_a_power_cut_no_position_is_given_twice(seed: int | None, small_lease: int) -> None:
     bench = Bench(SMALL)
@@ -147,7 +147,7 @@ def test_after_a_power_cut_no_position_is_given_twice(seed: int | None, small_le
     assert small_lease
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "are no whole batch", "the log was cut before it")
 @pytest.mark.parametrize("seed", [None, *range(20)])
 def test_when_the_file_system_went_away_and_returned_no_position_is_given_twice(
     seed: int | None, small_lease: int

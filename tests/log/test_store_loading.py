@@ -113,7 +113,7 @@ def test_the_marker_is_the_last_thing_a_clean_stop_writes() -> None:
     assert said == []
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("could not be closed cleanly", "is offline:")
 def test_a_stop_that_is_not_clean_leaves_no_marker() -> None:
     bench = Bench()
     bench.write(b"a")

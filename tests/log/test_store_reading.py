@@ -43,7 +43,7 @@ def untidy_disk(seed: int | None) -> FakeDisk:
     return disk
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("are no whole batch", "unfinished line set aside")
 @pytest.mark.parametrize("seed", [None, *range(12)])
 def test_a_read_only_start_writes_nothing_and_shows_what_recovery_would_leave(
     seed: int | None,

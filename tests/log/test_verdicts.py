@@ -31,7 +31,14 @@ from tests.records.oracle import lengths, renderings
 SEEDS = range(150)
 EVERYTHING = IsolationLevel.READ_UNCOMMITTED
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log(
+    "are no whole batch",
+    "is split into segments at",
+    "it stays where it is",
+    "positions are kept in memory only",
+    "positions start again at 0",
+    "the log was cut before it",
+)
 
 
 def bytes_read(log: ReadableLog, view: View, seen: Seen, piece: int) -> list[tuple[int, bytes]]:

@@ -60,7 +60,7 @@ def is_whole(store: LogStore) -> bool:
     return True
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("was interrupted; the partition is kept")
 def test_an_interrupted_deletion_leaves_a_whole_topic_or_none() -> None:
     bench = three_partitions()
     stops = stops_during(bench, lambda: bench.store.delete_topic("u", bench.now_ms))
@@ -74,7 +74,7 @@ def test_an_interrupted_deletion_leaves_a_whole_topic_or_none() -> None:
     assert found == {True, False}
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("was interrupted; the partition is kept")
 def test_an_interrupted_creation_leaves_a_whole_topic_or_none() -> None:
     bench = Bench()
     settings = {"retention.ms": "5"}
@@ -118,7 +118,6 @@ def test_what_a_broker_was_about_to_delete_stays_deleted() -> None:
     assert bench.store.partitions("u") == [0, 1]
 
 
-@pytest.mark.allow_log("")
 def test_a_topic_that_was_made_again_does_not_get_back_what_was_deleted() -> None:
     bench = three_partitions()
     bench.store.delete_topic("u", bench.now_ms)
@@ -128,7 +127,6 @@ def test_a_topic_that_was_made_again_does_not_get_back_what_was_deleted() -> Non
     assert lines_of(bench.store.partition("u", 0)) == []
 
 
-@pytest.mark.allow_log("")
 @pytest.mark.parametrize("value", ["1234567", None])
 def test_an_interrupted_change_of_the_configuration_is_one_configuration(value: str | None) -> None:
     bench = three_partitions()
