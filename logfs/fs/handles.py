@@ -140,7 +140,7 @@ def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
             reader = PinnedFile(node.resolved, buffers)
         case MergedNode():
             found = map(MergedPart, (part.resolved for part in node.parts), node.offsets)
-            reader = MergedFile(list(found), node.view)
+            reader = MergedFile(list(found), node.view, buffers)
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():

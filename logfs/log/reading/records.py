@@ -73,6 +73,19 @@ class RecordReader(OffsetCursor):
             if records:
                 return records
 
+    @property
+    def buffer_bytes(self) -> int:
+        """How much memory the window takes."""
+        return len(self._window.buffer)
+
+    def drop_buffers(self) -> None:
+        """Free the window; the place stays."""
+        self._window = Window()
+
+    def go_back(self, offset: int) -> None:
+        """Go on at the offset of a record that was returned."""
+        self.offset, self._segment = offset, None
+
     def _read_some(self, snapshot: Snapshot, end: int) -> list[Record]:
         """Read what one window holds; nothing if that is not seen, or at a border."""
         before, number = self._segment, self._enter(snapshot)
