@@ -40,7 +40,7 @@ from logfs.log.lines.notes import NO_SLOT, WriteNotes
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
-from logfs.log.reading.merging import MergedFile, MergedPart
+from logfs.log.reading.merging import MergedFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing._end import NativeWriter
@@ -139,8 +139,7 @@ def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
         case FixedNode():
             reader = PinnedFile(node.resolved, buffers)
         case MergedNode():
-            found = map(MergedPart, (part.resolved for part in node.parts), node.offsets)
-            reader = MergedFile(list(found), node.view, buffers)
+            reader = MergedFile(node.ranges(), node.view, buffers)
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
@@ -267,7 +266,7 @@ class FileHandle:
     def count_read(self, size: int) -> None:
         """Count bytes for the metrics; those of a merged file for the partition with the most."""
         node = self.node
-        partition = node.largest.partition if isinstance(node, MergedNode) else self.partition
+        partition = node.largest if isinstance(node, MergedNode) else self.partition
         partition.log.counters.bytes_out += size
 
     def pass_through(self, passthrough: Passthrough) -> None:

@@ -6,17 +6,19 @@ asked for every time. The bytes of all others never change, so the kernel caches
 No pyfuse3, no awaiting. ``attributes`` reads memory only, except for nodes with ``asks_disk``.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from enum import IntEnum
 from hashlib import blake2b
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.permissions import FileAttributes, MountOwnership, common
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.reading.address import AtByte, Moment
+from logfs.log.reading.merging import MergedPart
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
@@ -25,6 +27,8 @@ CACHED_S = 60.0
 """How long the kernel keeps the attributes of inodes that never change."""
 NAMES_S = 1.0
 """How long it keeps names that mkdir, touch and rmdir change, and directory attributes."""
+MOST_KNOWN_PARTS = 1 << 16
+"""Parts of merged nodes in memory, of about a kilobyte each; the last looked up node has all."""
 
 _READ_ONLY = ~0o222
 
@@ -301,44 +305,85 @@ class FixedNode(FileNode):
         return self._mtime_ms
 
 
+class MergedPartitions(NamedTuple):
+    """The partitions of a topic, which all of its merged nodes share, and their identities."""
+
+    partitions: tuple[MountedPartition, ...]
+    identities: tuple[str, ...]
+
+
 class MergedNode(FileNode):
     """A range of a topic: all partitions merged by time, up to what was there at look-up.
 
-    Its requests run beside those of the first partition.
+    Its requests run beside those of the first partition. Without its parts it is small, and has
+    its attributes, but is opened only after another look-up; see ``KnownParts``.
 
     Args:
         parts: The range in each partition, by number; at least one.
         offsets: The offsets of its records.
+        merged: The partitions.
 
     Attributes:
-        parts, offsets: See above.
         view: The rendering.
-        largest: The part with the most bytes.
+        largest: The partition with the most bytes.
     """
 
     attr_timeout_s = CACHED_S
     is_cached = True
 
     def __init__(
-        self, parts: Sequence[FixedNode], offsets: Sequence[range], ownership: MountOwnership
+        self,
+        parts: Sequence[FixedNode],
+        offsets: Sequence[range],
+        ownership: MountOwnership,
+        merged: MergedPartitions,
     ) -> None:
-        self.parts = tuple(parts)
-        self.offsets = tuple(offsets)
+        self._parts = tuple(zip(parts, offsets, strict=True))
         self.view = parts[0].resolved.view
-        self.largest = max(parts, key=FixedNode.size)
+        self.largest = max(parts, key=FixedNode.size).partition
+        self._merged = merged
+        self._size = sum(part.size() for part in parts)
+        self._mtime_ms = max(part.mtime_ms() for part in parts)
         keys = "\n".join(part.key for part in parts)
         digest = blake2b(keys.encode(), digest_size=16).hexdigest()
         super().__init__(f"merged {digest}", parts[0].partition, ownership)
 
     @property
+    def parts(self) -> Sequence[tuple[FixedNode, range]]:
+        """Return range and offsets in each partition, by number; nothing if they are forgotten."""
+        return self._parts
+
+    def ranges(self) -> list[MergedPart]:
+        """Return what an open file has of each partition. Any thread.
+
+        Raises:
+            StaleError: The parts are forgotten.
+        """
+        parts = self._parts
+        if not parts:
+            topic = self.partition.topic_partition.topic
+            raise StaleError(f"{topic}@…: many other ranges were looked up before it was opened")
+        return [MergedPart(part.resolved, offsets) for part, offsets in parts]
+
+    def forget_parts(self) -> None:
+        """Forget the parts; open files keep theirs."""
+        self._parts = ()
+
+    @property
     def partitions(self) -> Sequence[MountedPartition]:
         """Return the partitions that it reads."""
-        return [part.partition for part in self.parts]
+        return self._merged.partitions
 
     @property
     def is_current(self) -> bool:
-        """Whether its segments belong to the logs that are in use."""
-        return all(part.is_current for part in self.parts)
+        """Whether it can be opened: it has its parts, of the logs that are in use."""
+        parts = self._parts
+        return bool(parts) and self._has_positions and all(part.is_current for part, _ in parts)
+
+    @property
+    def _has_positions(self) -> bool:
+        partitions, identities = self._merged
+        return all(one.identity == known for one, known in zip(partitions, identities, strict=True))
 
     def attributes(self) -> FileAttributes:
         """Return the present attributes: readable by users that may read every partition.
@@ -346,16 +391,48 @@ class MergedNode(FileNode):
         Raises:
             StaleError: A partition was reloaded, and positions have another meaning.
         """
-        mode, uid, gid = common([part.attributes() for part in self.parts])
-        return FileAttributes(mode, uid, gid, self.size(), self.mtime_ms())
+        if not (self.is_current if self._parts else self._has_positions):
+            raise StaleError(
+                f"{self.partition.topic_partition.topic}@…: reloaded since the look-up"
+            )
+        owners = (self._ownership.of_file(*one.topic_partition) for one in self.partitions)
+        mode, uid, gid = common([FileAttributes(*owner, 0, 0) for owner in owners])
+        return FileAttributes(mode & _READ_ONLY, uid, gid, self._size, self._mtime_ms)
 
     def size(self) -> int:
         """Return the bytes of the records in the range."""
-        return sum(part.size() for part in self.parts)
+        return self._size
 
     def mtime_ms(self) -> int:
         """Return the time of the last append before the look-up."""
-        return max(part.mtime_ms() for part in self.parts)
+        return self._mtime_ms
+
+
+class KnownParts:
+    """The parts of the merged nodes that the kernel knows: those of the last look-ups.
+
+    The kernel keeps an inode long after its last use, and a user can look up any number of them.
+    A node that has lost its parts is replaced at its next look-up. Event loop only.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: OrderedDict[int, tuple[MergedNode, int]] = OrderedDict()
+        self._count = 0
+
+    def note(self, node: MergedNode) -> None:
+        """Keep the parts of a node; make room for them."""
+        self.forget(node.ino)
+        self._nodes[node.ino] = node, len(node.parts)
+        self._count += len(node.parts)
+        while self._count > MOST_KNOWN_PARTS and len(self._nodes) > 1:
+            oldest, _ = self._nodes[next(iter(self._nodes))]
+            self.forget(oldest.ino)
+            oldest.forget_parts()
+
+    def forget(self, ino: int) -> None:
+        """Note that the kernel does not know a number any more."""
+        _, count = self._nodes.pop(ino, (None, 0))
+        self._count -= count
 
 
 class PendingIn(IntEnum):

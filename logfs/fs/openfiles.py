@@ -223,6 +223,7 @@ class OpenFiles:
             return taken
         opened = self._kept.journal.files.get(number)
         node = None if opened is None else self._inodes.node(opened.ino)
+        node = self._kept.with_parts(node)
         if opened is None or not isinstance(node, FileNode) or isinstance(node, PendingNode):
             raise StaleError(f"open file {number} is not known")
         if node.partition.log.is_deleted or not node.is_current:

@@ -26,6 +26,7 @@ from logfs.fs.nodes import (
     FixedNode,
     FollowNode,
     MergedNode,
+    MergedPartitions,
     MetaNode,
     Node,
     PendingIn,
@@ -169,6 +170,7 @@ class Tree:
         self.lookup_cache = LookupCache()
         self._topics: dict[str, TopicNode] = {}
         self._partitions: dict[tuple[str, int], MountedPartition] = {}
+        self._merged: dict[str, MergedPartitions] = {}
 
     # From a name to its node
 
@@ -230,6 +232,7 @@ class Tree:
     def forget(self, topic: TopicNode) -> None:
         """Forget a topic that was deleted; its open files stay readable."""
         self._topics.pop(topic.name, None)
+        self._merged.pop(topic.name, None)
         for key in [key for key in self._partitions if key[0] == topic.name]:
             self._partitions.pop(key).hold()
 
@@ -238,6 +241,7 @@ class Tree:
         for key, partition in list(self._partitions.items()):
             if partition.log.is_deleted:
                 self._partitions.pop(key).hold()
+                self._merged.pop(key[0], None)
 
     def note_config(self, topic: TopicNode) -> None:
         """Apply a change of a topic's configuration."""
@@ -314,11 +318,14 @@ class Tree:
         topic, _, _ = name.partition("@")
         numbers = self._store.partitions(self.topic(topic).name)
         found = parse_topic_range(name, self.time_zone)
-        partitions = [self.partition(topic, number) for number in numbers]
+        partitions = tuple(self.partition(topic, number) for number in numbers)
         for partition in partitions:
             partition.note_config()
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
-        return DeferredLookup(partitions[0], self._merge, (partitions, found, now_ms))
+        merged = MergedPartitions(partitions, tuple(one.identity for one in partitions))
+        if self._merged.get(topic) != merged:
+            self._merged[topic] = merged
+        return DeferredLookup(partitions[0], self._merge, (self._merged[topic], found, now_ms))
 
     def _in_segments(self, name: str) -> Node:
         parsed = names.parse_partition_directory(name)
@@ -383,11 +390,9 @@ class Tree:
             return kind(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
 
-    def _merge(
-        self, partitions: list[MountedPartition], found: TopicRange, now_ms: int
-    ) -> MergedNode:
+    def _merge(self, merged: MergedPartitions, found: TopicRange, now_ms: int) -> MergedNode:
         parts, offsets = [], []
-        for partition in partitions:
+        for partition in merged.partitions:
             log, address = partition.log, found.in_partition(partition.topic_partition.partition)
             if log.indexing is not None:
                 raise NotIndexedYetError(log)
@@ -396,7 +401,7 @@ class Tree:
             resolved, present = resolve_records(log, address, now_ms, self._level)
             parts.append(FixedNode(partition, resolved, self.ownership))
             offsets.append(present)
-        return MergedNode(parts, offsets, self.ownership)
+        return MergedNode(parts, offsets, self.ownership, merged)
 
     def _without_groups(self, log: ReadableLog, address: PartitionAddress) -> PartitionAddress:
         """Look up what groups have committed; raise NotIndexedYetError until that can be read."""

@@ -1,14 +1,17 @@
 """What names that merge the partitions of a topic take of the daemon's memory."""
 
 import errno
+import os
 import random
+import stat
 import tracemalloc
 
 import pytest
 
+from logfs.fs import nodes
 from logfs.log.reading import merging
 from logfs.log.reading.buffers import Buffers
-from tests.fs.world import World, refused
+from tests.fs.world import World, fields, refused
 
 MIB = 1 << 20
 PARTITIONS = 60
@@ -95,3 +98,63 @@ async def test_files_that_would_take_too_much_are_not_opened(world: World) -> No
     for handle in handles:
         assert len(await world.read(handle, 0, 1000)) == 1000
         await world.close(handle)
+
+
+async def test_ranges_that_were_looked_up_take_little_until_they_are_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.mkdir("orders")
+    await world.close(await world.create("orders/49"))
+    for number in range(50):
+        await world.append(f"orders/{number}", b"line\n" * 100)
+    monkeypatch.setattr(nodes, "MOST_KNOWN_PARTS", 200)
+    await world.cat("orders@earliest")
+    tracemalloc.start()
+    try:
+        for number in range(80):
+            await world.find(f"orders@offset={number}..offset={number + 1}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < MIB
+
+
+async def test_a_range_that_was_looked_up_long_ago_is_the_same_file(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await large_batches(world, 3)
+    monkeypatch.setattr(nodes, "MOST_KNOWN_PARTS", 3)
+    name, other = "orders@offset=1..offset=2", "orders@earliest..offset=3"
+    expected = await world.cat(name)
+    first = await world.find(name)
+    handle = await world.open(name)
+    assert await world.cat(other) != expected
+
+    operations, ino = world.operations, first.st_ino
+    for _ in range(2):
+        found = await operations.getattr(ino, world.user)
+        assert (found.st_size, found.st_mtime_ns) == (len(expected), first.st_mtime_ns)
+    assert await refused(operations.open(ino, os.O_RDONLY, world.user)) == errno.ESTALE
+    assert await world.read(handle, 0) == expected
+    await world.close(handle)
+
+    again = await world.open(name)  # the kernel does so after ESTALE: it looks the name up
+    assert again.inode == ino
+    await world.find(other)
+    assert await world.read(again, 0) == expected
+    await world.close(again)
+
+
+async def test_a_range_looked_up_long_ago_obeys_what_has_happened_since(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await large_batches(world, 3)
+    monkeypatch.setattr(nodes, "MOST_KNOWN_PARTS", 3)
+    ino = (await world.find("orders@offset=1..offset=2")).st_ino
+    await world.find("orders@earliest")
+    entry = await world.find("orders/1")
+    entry.st_mode = stat.S_IFREG | 0o600
+    await world.operations.setattr(entry.st_ino, entry, fields(mode=True), None, world.user)
+    assert stat.S_IMODE((await world.operations.getattr(ino, world.user)).st_mode) == 0o400
+    await world.delete_topic("orders")
+    assert await refused(world.operations.open(ino, os.O_RDONLY, world.user)) == errno.ESTALE

@@ -66,10 +66,10 @@ def _place(partition: MountedPartition) -> str:
 
 
 def _describe_merged(node: MergedNode) -> str:
-    if any(part.resolved.log.is_part for part in node.parts):
+    if any(part.resolved.log.is_part for part, _ in node.parts):
         return ""
     parts = ["merged"]
-    for part, offsets in zip(node.parts, node.offsets, strict=True):
+    for part, offsets in node.parts:
         fixed = _describe_fixed(part, _place(part.partition))
         parts += [f"{offsets.start}-{offsets.stop}", fixed]
     return SEPARATOR.join(parts)

@@ -25,7 +25,9 @@ from logfs.fs.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    KnownParts,
     MergedNode,
+    MergedPartitions,
     Node,
     PendingIn,
     PendingNode,
@@ -67,6 +69,7 @@ class KeptNodes:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._merged: dict[int, int] = {}  # lengths of texts, by inode
+        self._parts = KnownParts()
         self.journal: Journal = NoJournal()
 
     def note(self, node: Node) -> None:
@@ -74,13 +77,17 @@ class KeptNodes:
 
         The kernel looks a name that is not open up again if its number means nothing.
         """
-        if self.journal.is_kept and not isinstance(node, MergedNode):
+        if isinstance(node, MergedNode):
+            self._parts.note(node)
+        elif self.journal.is_kept:
             self._note(node.ino, describe(node))
 
     def note_open(self, node: Node) -> None:
         """Note a node before it is opened."""
         if not self.journal.is_kept:
             return
+        if isinstance(node, MergedNode) and not node.parts:
+            return  # forgotten while it was opened: the open file ends with its daemon
         text = describe(node)
         if isinstance(node, MergedNode):
             self._merged.pop(node.ino, None)
@@ -104,6 +111,7 @@ class KeptNodes:
     def forget(self, ino: int) -> None:
         """Note that the kernel does not know a number any more."""
         self._merged.pop(ino, None)
+        self._parts.forget(ino)
         self.journal.forgotten(ino)
 
     def restore(self, ino: int) -> Node | None:
@@ -117,6 +125,14 @@ class KeptNodes:
             return None
         node = restore_node(self._tree, text)
         node.ino = ino
+        if isinstance(node, MergedNode):
+            self._parts.note(node)
+        return node
+
+    def with_parts(self, node: Node | None) -> Node | None:
+        """Return a node of an open file; if it has lost its parts, restored again."""
+        if isinstance(node, MergedNode) and not node.parts:
+            return self.restore(node.ino)
         return node
 
     def numbers(self) -> list[int]:
@@ -138,7 +154,8 @@ class KeptNodes:
         """Note which segments of a fixed name are deleted, before it is opened."""
         if not self.journal.is_kept or not isinstance(node, FixedNode | MergedNode):
             return
-        for part in node.parts if isinstance(node, MergedNode) else (node,):
+        parts = [part for part, _ in node.parts] if isinstance(node, MergedNode) else [node]
+        for part in parts:
             log = part.resolved.log
             if isinstance(log, PartitionLog):
                 log.note_deleted(SegmentNotes(self.journal, log.directory))
@@ -270,7 +287,9 @@ def _restore_merged(tree: Tree, fields: list[str]) -> MergedNode:
         start, _, stop = text.partition("-")
         parts.append(cast("FixedNode", restore_node(tree, fixed)))
         offsets.append(range(int(start), int(stop)))
-    return MergedNode(parts, offsets, tree.ownership)
+    partitions = tuple(part.partition for part in parts)
+    merged = MergedPartitions(partitions, tuple(one.identity for one in partitions))
+    return MergedNode(parts, offsets, tree.ownership, merged)
 
 
 _MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {

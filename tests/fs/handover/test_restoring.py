@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from logfs.fs import nodes
 from logfs.fs.handover import restoring
 from logfs.fs.handover.state import Word
 from logfs.fs.metrics.mounts import MountMetrics, MountPlace
@@ -316,6 +317,23 @@ async def test_a_merged_name_is_noted_when_it_is_opened() -> None:
     assert handle.inode in world.journal.nodes
     world.kill()
     assert await world.read(handle, 0) == b"zero\none\ntwo\nthree\n"
+
+
+async def test_open_merged_names_are_restored_however_many_others_were_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nodes, "MOST_KNOWN_PARTS", 1)
+    world = await orders()
+    names = ["orders@earliest", "orders@offset=1", "orders@earliest", "orders@offset=2"]
+    handles = [await world.open(name) for name in names]
+    trim(world.store.partition("orders", 0), 2, world.clock.now_ms)
+    expected = [b"zero\none\ntwo\nthree\n", b"one\ntwo\nthree\n"] * 2
+    expected[3] = b"two\nthree\n"
+    for _ in range(2):
+        world.kill()
+        for handle, text in zip(handles, expected, strict=True):
+            assert await world.read(handle, 0) == text
+            await world.cat("orders@latest")
 
 
 @pytest.mark.expect_log("orders@…: open files of this name, which merges 1 partitions, end with")
