@@ -6,6 +6,9 @@ from logfs.disk.vfs import File
 from logfs.log.segments.segment import Segment
 from logfs.types import View
 
+LARGEST_PLAIN_BYTES = 2 << 20
+"""Larger batches are left to Python: CURSOR_LARGEST of ``_cursor.h``."""
+
 
 class RecordPlace(NamedTuple):
     """Where a reader was inside a record when it freed its window.

@@ -30,7 +30,7 @@ from logfs.log.reading.after_damage import (
     placed,
 )
 from logfs.log.reading.marked import MarkedBatch, MarkedBatches
-from logfs.log.reading.places import PlainPlace, RecordPlace
+from logfs.log.reading.places import LARGEST_PLAIN_BYTES, PlainPlace, RecordPlace
 from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
@@ -246,9 +246,15 @@ class TextReader:
         if segment is None or self._log is None or position != self.position or segment.has_gaps:
             return None
         index = snapshot.index_of_segment(segment)
-        if index < 0 or snapshot.truncations != self._truncations or self._run_end != _NO_STOP:
-            return None
         begin = window.file_place(renderer.batch_position)
+        # It would come back from there, and the record be rendered again from its start.
+        is_large = max(window.file_end - begin, renderer.buffer_bytes) > LARGEST_PLAIN_BYTES
+        if (
+            index < 0
+            or (snapshot.truncations != self._truncations or self._run_end != _NO_STOP)
+            or (is_large and renderer.is_in_batch)
+        ):
+            return None
         numbers = (begin, window.file_end, self._batch_delivered, int(is_inside))
         if not (renderer.is_in_batch or window.is_cut):
             numbers = (begin, begin, 0, 0)
