@@ -14,7 +14,7 @@ from tests.kafka.forwards import RunningForward, forward_now, forward_plan, with
 from tests.mounting import COMMAND, PATIENCE_S, Mount, now_ms
 from tests.processes import Process, wait_until
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log("logfs.kafka.")
 QUICK = {"reconnect.backoff.ms": "1", "reconnect.backoff.max.ms": "3"}
 
 

@@ -31,7 +31,7 @@ from tests.kafka.forwards import (
     without_offsets,
 )
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log("logfs.kafka.")
 QUICK = {"reconnect.backoff.ms": "1", "reconnect.backoff.max.ms": "3"}
 
 

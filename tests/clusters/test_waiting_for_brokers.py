@@ -15,7 +15,7 @@ from tests.clusters.brokers import FakeBroker, Partition
 from tests.kafka.forwards import RunningForward, append, forward_plan, make, some
 from tests.kafka.mirrors import RunningMirror, plan_for
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log("logfs.kafka.")
 LOGIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",

@@ -165,7 +165,6 @@ async def test_the_offset_of_a_write_is_ignored(orders: World) -> None:
 # Durability
 
 
-@pytest.mark.allow_log("")
 async def test_fsync_makes_records_and_the_unfinished_line_durable(orders: World) -> None:
     handle = await orders.open("orders/0", APPEND)
     await orders.write(handle, b"one\ntw")

@@ -19,7 +19,11 @@ from tests.kafka.forwards import RunningForward, append, check_forwarded, forwar
 from tests.kafka.mirrors import RunningMirror, plan_for, stored
 from tests.log.verifying import check
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.long,
+    pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses"),
+]
 START_MS = 1_700_000_000_000
 _CORRELATION_BYTES = 4
 

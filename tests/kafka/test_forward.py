@@ -24,7 +24,7 @@ from tests.kafka.forwards import (
 )
 from tests.mounting import COMMAND
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("logfs.kafka.")]
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])

@@ -15,7 +15,7 @@ from tests.kafka.forwards import START_MS, check_forwarded
 from tests.mounting import COMMAND, PATIENCE_S
 from tests.processes import Process, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = pytest.mark.kafka
 QUICK = ("-X", "linger.ms=0", "-X", "reconnect.backoff.ms=50", "-X", "reconnect.backoff.max.ms=500")
 
 

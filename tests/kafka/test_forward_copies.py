@@ -20,7 +20,7 @@ from tests.kafka.forwards import (
     some,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("logfs.kafka.")]
 
 
 @pytest.fixture

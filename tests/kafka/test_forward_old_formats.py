@@ -9,7 +9,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, Client
 from tests.kafka.forwards import forward_now, forward_plan, make, without_offsets
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")

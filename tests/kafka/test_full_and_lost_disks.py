@@ -19,7 +19,11 @@ from tests.loopdevices import LoopDevice, loop_device
 from tests.mounting import COMMAND, logfs
 from tests.processes import Process, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.slow,
+    pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses"),
+]
 START_MS = 1_700_000_000_000
 QUICK = ("-X", "linger.ms=0", "-X", "reconnect.backoff.ms=50", "-X", "fetch.wait.max.ms=50")
 

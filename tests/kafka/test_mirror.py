@@ -22,7 +22,7 @@ from tests.kafka.mirrors import RunningMirror, plan_for, stored
 from tests.log.verifying import check
 from tests.mounting import PATIENCE_S
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses")]
 START_MS = 1_700_000_000_000
 
 

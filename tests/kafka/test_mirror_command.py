@@ -16,7 +16,7 @@ from tests.kafka.mirrors import stored
 from tests.mounting import COMMAND, PATIENCE_S, Mount
 from tests.processes import Process, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.allow_log("")]
+pytestmark = pytest.mark.kafka
 START_MS = 1_700_000_000_000
 QUICK = ("-X", "fetch.wait.max.ms=50", "-X", "metadata.max.age.ms=500")
 

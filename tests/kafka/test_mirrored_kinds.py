@@ -12,7 +12,11 @@ from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.mirrors import RunningMirror, plan_for, stored
 from tests.log.verifying import check
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.long,
+    pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses"),
+]
 LEVELS = {
     READ_UNCOMMITTED: logfs.IsolationLevel.READ_UNCOMMITTED,
     READ_COMMITTED: logfs.IsolationLevel.READ_COMMITTED,

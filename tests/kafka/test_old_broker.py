@@ -23,7 +23,11 @@ from tests.kafka.oldbroker import OldBroker
 from tests.log.verifying import check
 from tests.processes import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.long,
+    pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses"),
+]
 START_MS = 1_700_000_000_000
 FORMATS = ("0.9.0", "0.10.2", "2.8")
 CODECS = ("none", "gzip", "snappy", "lz4")

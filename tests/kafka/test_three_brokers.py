@@ -19,7 +19,11 @@ from tests.log.verifying import check
 from tests.mounting import COMMAND
 from tests.processes import Process, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.long,
+    pytest.mark.allow_log("logfs.kafka.", "logfs.log.losses"),
+]
 START_MS = 1_700_000_000_000
 QUICK = ("-X", "reconnect.backoff.ms=50", "-X", "reconnect.backoff.max.ms=500")
 UNCLEAN: dict[str, str] = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}

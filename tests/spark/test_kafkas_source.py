@@ -221,7 +221,6 @@ def test_what_both_sinks_make_of_a_table(beside: Beside, tmp_path: Path) -> None
     assert len(written[0]) == 200
 
 
-@pytest.mark.allow_log("")
 def test_a_stream_over_a_mirrored_topic_has_the_rows_of_one_over_the_broker(
     beside: Beside, tmp_path: Path
 ) -> None:
