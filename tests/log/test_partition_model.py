@@ -26,7 +26,17 @@ from tests.records.oracle import rendering
 EXAMPLES = int(os.environ.get("LOGFS_MODEL_EXAMPLES", "150"))
 STEPS = int(os.environ.get("LOGFS_MODEL_STEPS", "40"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.allow_log(
+        "is offline:",
+        "[loss: cut,",
+        "[loss: line,",
+        "an index entry is left out",
+        "the one before it is used",
+        "the base offset of the batch",
+    ),
+]
 
 PROPERTIES = st.fixed_dictionaries(
     {

@@ -19,7 +19,9 @@ from tests.log.producing import (
 )
 from tests.log.support import TP, Bench, read_all
 
-pytestmark = pytest.mark.allow_log("")
+pytestmark = pytest.mark.allow_log(
+    "[loss: cut,", "it is rebuilt", "the base offset of the batch", "the one before it is used"
+)
 PROPERTIES = {"internal.segment.bytes": "500", "index.interval.bytes": "100"}
 
 

@@ -38,7 +38,12 @@ from tests.log.support import DIRECTORY, Bench
 EXAMPLES = int(os.environ.get("LOGFS_MODEL_EXAMPLES", "50"))
 STEPS = int(os.environ.get("LOGFS_MODEL_STEPS", "40"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.allow_log("")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.allow_log(
+        "[loss: cut,", "it is rebuilt", "the one before it is used", "the base offset of the batch"
+    ),
+]
 
 IDS = st.integers(1, 3)
 SEQUENCES = st.sampled_from(["next"] * 12 + ["repeat", "repeat", "gap", "zero", "old"])

@@ -214,7 +214,7 @@ ROLLS: dict[str, tuple[dict[str, str], bool]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "are no whole batch")
 @pytest.mark.parametrize("roll", ROLLS)
 def test_a_power_cut_after_any_roll_in_a_batch_loses_none_of_its_records(roll: str) -> None:
     properties, by_another = ROLLS[roll]

@@ -175,7 +175,7 @@ def test_a_gap_of_the_source_is_no_damage(*, is_empty: bool) -> None:
 @pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "it is rebuilt", "the one before it is used")
 def test_a_mirror_that_is_stopped_at_random_becomes_its_source(chance: random.Random) -> None:
     stop_at_random(chance)
 
@@ -250,7 +250,7 @@ STEPS: dict[str, Callable[[Bench, bytes], None]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "it is rebuilt")
 @pytest.mark.parametrize("how", STEPS)
 @pytest.mark.parametrize("power", [False, True])
 def test_a_stop_at_any_operation_loses_nothing_that_is_durable(how: str, power: bool) -> None:
@@ -305,7 +305,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("for a test", "[loss: cut,", "it is rebuilt")
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("how", STEPS)
 def test_whichever_operation_fails_the_next_start_goes_on(how: str, error: int) -> None:
