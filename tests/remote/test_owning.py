@@ -140,7 +140,7 @@ def test_a_directory_of_an_earlier_version_owns_its_partitions() -> None:
     assert bench.head.epoch == 3
 
 
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log(": fenced", "the one before it is used", "could not be written")
 @pytest.mark.parametrize("seed", range(12))
 def test_two_clones_that_are_stopped_at_any_moment_never_fight(seed: int) -> None:
     """Both write, work, lose replies, are killed and started; at each step at most one owns."""
@@ -148,7 +148,7 @@ def test_two_clones_that_are_stopped_at_any_moment_never_fight(seed: int) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log(": fenced", "the one before it is used", "could not be written")
 def test_many_clones_that_are_stopped_at_any_moment(limits: Limits, counts: Counter[str]) -> None:
     for number in range(400):
         if limits.is_over:

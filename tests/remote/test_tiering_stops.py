@@ -140,20 +140,19 @@ def stop_in_disk(restart: str, first: int, step: int) -> int:
 
 @pytest.mark.parametrize("restart", RESTARTS)
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.allow_log("")
 def test_a_stop_at_a_change_of_the_store(restart: str, moment: str) -> None:
     stop_in_store(restart, moment, 2 if restart == "kill" else 5)
 
 
 @pytest.mark.parametrize("restart", RESTARTS)
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "the one before it is used")
 def test_a_stop_before_a_change_of_the_disk(restart: str) -> None:
     assert stop_in_disk(restart, len(restart), 37) > 5
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("restart", RESTARTS)
-@pytest.mark.allow_log("")
+@pytest.mark.allow_log("[loss: cut,", "the one before it is used")
 def test_a_stop_at_every_change(restart: str) -> None:
     stop_in_store(restart, "before", 1)
     stop_in_store(restart, "after", 1)
