@@ -42,8 +42,6 @@ class FieldType(NamedTuple):
             return None
         if type(value) is not self.kind:
             raise ControlError(f"{name}={value!r}: expected {self.kind.__name__}")
-        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-            raise ControlError(f"{name}={value!r}: expected text; half a surrogate pair is none")
         return value if self.convert is None else self.convert(name, value)
 
 

@@ -39,6 +39,8 @@ def decode_json(text: bytes | str, build: Callable[[Any], T]) -> T:
         raise ValueError(f"no member {error}") from None
     except AttributeError:
         raise ValueError("JSON of another shape") from None
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair in a text, which is not UTF-8") from None
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ValueError(str(error)) from None
 

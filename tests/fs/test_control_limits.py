@@ -39,6 +39,7 @@ async def test_a_topic_cannot_have_more_partitions_than_the_limit(
     assert await served.ask("topics") == {"orders": 1}
 
 
+@pytest.mark.expect_log("half a surrogate pair")
 async def test_fields_out_of_range_are_a_control_error(served: Served, tmp_path: Path) -> None:
     place: dict[str, Any] = {"topic": "orders", "partition": 0, "is_durable": False}
     with pytest.raises(ControlError, match="append: there are no records"):

@@ -174,7 +174,7 @@ def _seed(name: str) -> Path:
             path.unlink()
     if name == "legacy":
         with (data / "orders-0/00000000000000000000.log").open("wb") as file:
-            file.write(messages(Random(5)) + messages(Random(9)))
+            file.write(messages(Random(5)))
     return data
 
 

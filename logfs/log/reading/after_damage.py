@@ -8,6 +8,7 @@ corrupt batch and there is measured and taken off.
 import contextlib
 
 from logfs.disk.vfs import File
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
@@ -158,11 +159,18 @@ def explain(
         ends: Positions at which it ends.
         next_offset: The offset after its last one.
         file_end: Bytes of its ``.log`` that hold batches.
+
+    Raises:
+        WouldWaitError: This thread must not wait for the disk.
     """
     error.name_file(segment.name)
     if error.file == segment.name and error.position is not None:
-        with contextlib.suppress(CorruptRecordError, OSError):
+        try:
             error.next_offset = offset_after(segment, error.position, ends, next_offset, file_end)
+        except WouldWaitError:
+            raise
+        except (CorruptRecordError, OSError):
+            pass  # it is not known
 
 
 def placed(

@@ -175,9 +175,8 @@ class TextReader:
             try:
                 got = self._read_some(out, done, room)
             except CorruptRecordError as error:
-                if done:
+                if done or not self._explain(error):
                     break
-                self._explain(error)
                 raise
             except (WouldBlockError, WouldWaitError):
                 self.would_block = True  # what was read before it stays read
@@ -584,9 +583,17 @@ class TextReader:
         """Length of what is before the next byte in the batch that was entered."""
         return self._window.passed + self._renderer.batch_delivered
 
-    def _explain(self, error: CorruptRecordError) -> None:
-        """Add the file, and the offset at which reading goes on, to what ends a read."""
+    def _explain(self, error: CorruptRecordError) -> bool:
+        """Add the file, and the offset at which reading goes on, to what ends a read.
+
+        Returns:
+            False if it would block: a read that may wait comes here again.
+        """
         snapshot = self._snapshot()
         index = snapshot.index_of_position(self._view, self.position)
         if index >= 0 and error.position is not None:
-            explain(error, snapshot.segments[index], *snapshot.end_of(index))
+            try:
+                explain(error, snapshot.segments[index], *snapshot.end_of(index))
+            except WouldWaitError:
+                self.would_block = True
+        return not self.would_block

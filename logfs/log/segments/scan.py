@@ -340,10 +340,16 @@ def _records_claimed(header: bytes, base_offset: int) -> int:
 
 
 def end_of_data(log: File, start: int, stop: int) -> int:
-    """Return the position after the last nonzero byte of a range; its start if all are zero."""
+    """Return the position after the last nonzero byte of a range; its start if all are zero.
+
+    What an object store has damaged is no padding: then it is the end of the range.
+    """
     end = start
     while (start := log.next_data(start)) < stop:
-        data = log.pread(min(_CHUNK_BYTES, stop - start), start)
+        try:
+            data = log.pread(min(_CHUNK_BYTES, stop - start), start)
+        except CorruptRecordError:
+            return stop
         if not data:
             break
         if data.count(0) != len(data):

@@ -133,7 +133,7 @@ class PartitionTiering:
         return log.config.remote_storage_enable and copy_lag(log.snapshot, None).segments > 0
 
     def seal(self, now_ms: int) -> None:
-        """Seal the active segment when it is as old as ``segment.ms``, though nothing is appended.
+        """Seal the active segment when nothing was appended for ``segment.ms``.
 
         The store has only sealed segments, so a quiet topic's newest records would never get there.
         Kafka rolls at appends only.
@@ -144,7 +144,7 @@ class PartitionTiering:
         config = self.log.config
         if config.remote_storage_enable and not config.remote_log_copy_disable:
             with self._writing():
-                self.log.roll(now_ms, only_if_due=True)
+                self.log.roll(now_ms, only_if_quiet=True)
 
     def look_at_retention(self, now_ms: int) -> NearDeletion | None:
         """Note in the status, and return, what retention deletes before it is copied."""

@@ -285,28 +285,28 @@ class Appender:
         with self._state.lock:
             return self._state.producers.next_sequence(producer_id)
 
-    def roll(self, now_ms: int, *, only_if_due: bool = False) -> None:
+    def roll(self, now_ms: int, *, only_if_quiet: bool = False) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
 
         On a full disk the text index of the segment may go, to make room for the files of the next
         one: what is deleted by whole segments needs that.
 
         Args:
-            only_if_due: Do nothing unless an append now would begin a new segment.
+            only_if_quiet: Do nothing if something was appended within ``segment.ms``.
 
         Source: Kafka LocalLog.roll.
         """
         with self._state.lock:
             self._state.adopt_waiting()
             active = self.writable_active(now_ms)
-            last_offset = self._state.snapshot.end.offset - 1
-            is_due = not only_if_due or self.should_roll(active, (0, last_offset, now_ms), now_ms)
+            quiet_ms = now_ms - self._state.last_modified_ms
+            is_due = not only_if_quiet or quiet_ms >= self._state.config.max_segment_ms
             if not (active.size_bytes and is_due):
                 return
             try:
                 new = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
             except OSError as error:
-                is_full = error.errno in DISK_FULL and not only_if_due
+                is_full = error.errno in DISK_FULL and not only_if_quiet
                 if not (is_full and active.give_up_text_index()):
                     raise
                 new = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
