@@ -14,6 +14,7 @@ from logfs.disk.waiting import WouldWaitError, without_disk
 from logfs.errors import CorruptRecordError
 from logfs.fs.errnos import RefusedError
 from logfs.fs.executor import READ_THREADS
+from logfs.fs.followreads import FollowReads
 from logfs.fs.handles import FileHandle, FileReader, check_whole, read_blocking
 from logfs.fs.nodes import FollowNode, MergedNode
 from logfs.fs.partitions import MountedPartition
@@ -29,13 +30,14 @@ class FileReads:
     """Reads open files.
 
     Args:
-        tasks: Maintains partitions in which a reader finds damage; answers reads that wait.
+        tasks: Maintains partitions in which a reader finds damage.
+        follow_reads: Reads that wait for records.
         clock: The clocks.
     """
 
-    def __init__(self, tasks: BackgroundTasks, clock: Clock) -> None:
+    def __init__(self, tasks: BackgroundTasks, follow_reads: FollowReads, clock: Clock) -> None:
         self._tasks = tasks
-        self._follow_reads = tasks.follow_reads
+        self._follow_reads = follow_reads
         self._now_ms = clock.now_ms
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._spare: list[memoryview] = []

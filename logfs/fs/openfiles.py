@@ -16,7 +16,7 @@ from logfs.fs.ahead import Windows
 from logfs.fs.errnos import StaleError
 from logfs.fs.executor import Change
 from logfs.fs.filereads import FileReads
-from logfs.fs.followreads import READY, PollHandle
+from logfs.fs.followreads import READY, FollowReads, PollHandle
 from logfs.fs.fsyncs import Fsyncs
 from logfs.fs.handles import FileHandle, HandleTable, enter, leave
 from logfs.fs.handover.restoring import KeptNodes
@@ -67,6 +67,7 @@ class OpenFiles:
         store: Reloads partitions.
         tree: The names; stale nodes are dropped from its ``lookup_cache``.
         tasks: Maintains partitions that need it.
+        follow_reads: Reads that wait for records.
         passthrough: Lets the kernel read sealed files itself.
         clock: The clocks.
         syncs: Make every write durable before it returns (mount option ``sync``).
@@ -92,6 +93,7 @@ class OpenFiles:
         store: AnyStore,
         tree: Tree,
         tasks: BackgroundTasks,
+        follow_reads: FollowReads,
         passthrough: Passthrough,
         clock: Clock,
         *,
@@ -113,7 +115,7 @@ class OpenFiles:
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
-        self._follow_reads = tasks.follow_reads
+        self._follow_reads = follow_reads
         self._syncs = syncs
         self._inodes = inodes
         self._kept = kept
@@ -121,14 +123,14 @@ class OpenFiles:
         self._names = names
         self.writers: dict[int, LineWriter] = {}
         self._files = HandleTable(self._restore)
-        self._reads = FileReads(tasks, clock)
+        self._reads = FileReads(tasks, follow_reads, clock)
         self._windows = Windows(clock.monotonic_s)
         self.buffers = Buffers()
         self.fsyncs = Fsyncs(clock)
         self.native = NativeWrites(hooks, opens=not syncs)
         self.native.allow(quotas.unlimited_users)
         self.watching = Watching(store, hooks, self._get, clock.monotonic_s)
-        self.throttling = Throttling(tasks.follow_reads.interrupts)
+        self.throttling = Throttling(follow_reads.interrupts)
 
     def open_files(self) -> list[FileHandle]:
         """Return all open files that Python has. Any thread."""

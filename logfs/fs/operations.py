@@ -123,7 +123,8 @@ class Operations(RefusedOperations):
             EarlyReplies(hooks),
             *(() if hooks is None else (hooks.suspects.note_waiting,)),
         )
-        self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
+        note_look = self.follow_reads.queues.note_directory_look
+        self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, note_look)
         self.index_wait = IndexWait()
         self.lookups = Lookups(tree, self.inodes, self.index_wait, clock.now_ms)
         self.listings = Listings(
@@ -141,6 +142,7 @@ class Operations(RefusedOperations):
             store,
             tree,
             self.tasks,
+            self.follow_reads,
             self.passthrough,
             clock,
             inodes=self.inodes,

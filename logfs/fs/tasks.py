@@ -28,7 +28,6 @@ from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
 from logfs.fs.executor import PartitionExecutor
 from logfs.fs.following import Follower
-from logfs.fs.followreads import FollowReads
 from logfs.fs.packing import Packing
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.retention import Retention
@@ -57,10 +56,9 @@ class BackgroundTasks:
         tree: Has the executors of the partitions.
         changes: The lock of every change of the store as a whole.
         clock: The clocks.
-        followers: Notified after each look at the directory of another program.
+        note_directory_look: Called after each look at the directory of another program.
 
     Attributes:
-        followers: The reads that wait for records.
         retention: Deletes records that topics no longer keep.
         compaction: Compacts logs.
         tiering: Copies sealed segments to an object store.
@@ -72,10 +70,10 @@ class BackgroundTasks:
         tree: Tree,
         changes: trio.Lock,
         clock: Clock,
-        follow_reads: FollowReads,
+        note_directory_look: Callable[[], None],
     ) -> None:
         self._store = store
-        self.follow_reads = follow_reads
+        self._note_directory_look = note_directory_look
         self._tree = tree
         self._changes = changes
         self._clock = clock
@@ -99,8 +97,9 @@ class BackgroundTasks:
     async def run(self) -> None:
         """Run the tasks until cancelled."""
         if self._store.is_followed:
-            note_directory_look = self.follow_reads.queues.note_directory_look
-            await Follower(self._store, self._tree, self._clock, note_directory_look).run()
+            await Follower(
+                self._store, self._tree, self._clock, self._note_directory_look
+            ).run()
         if self._store.read_only:
             await trio.sleep_forever()
         checkpoint_s = max(1.0, self._store.config.log_flush_offset_checkpoint_interval_ms / 1000)
