@@ -99,7 +99,7 @@ image: system-packages ## an OCI image that mounts, for podman and in dist/: sud
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -f logfs/records/_native.c logfs/disk/_syncs.c logfs/log/writing/_end.c logfs/*/_*.*.so logfs/log/writing/_*.*.so
+	rm -f logfs/records/_native.c logfs/disk/_syncs.c logfs/log/writing/_end.c logfs/*/_*.*.so logfs/*/*/_*.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 system-packages:
@@ -125,14 +125,14 @@ connector: kafka spark
 	@$(PYTHON) -m tests.spark.connector.jars
 
 # The package is installed editable: a change of Python takes effect at once, these need a new build.
-$(VENV)/.installed: pyproject.toml setup.py logfs/log/reading/_cursor.h $(wildcard $(addprefix logfs/records/*., pyx pxd pxi h) $(addprefix logfs/disk/*., pyx h) $(addprefix logfs/log/writing/*., pyx pxd pxi h) $(addprefix logfs/fs/native/*., c h))
+$(VENV)/.installed: pyproject.toml setup.py logfs/log/reading/_cursor.h $(wildcard $(addprefix logfs/records/*., pyx pxd pxi h) $(addprefix logfs/disk/*., pyx h) $(addprefix logfs/log/writing/*., pyx pxd pxi h) $(addprefix logfs/fs/kernel/native/*., c h))
 	@.ci/system-packages
 	@echo "logfs: setting up $(VENV), two minutes or so the first time"
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)
 	@# Debian 12's pip forgets the certificates it is configured with when it builds.
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet 'pip>=24'
 	@# setuptools keeps a module that is newer than its source, even if setup.py changed.
-	@rm -rf build logfs/*/_*.*.so logfs/log/writing/_*.*.so
+	@rm -rf build logfs/*/_*.*.so logfs/*/*/_*.*.so
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
 	@touch $@
 

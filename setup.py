@@ -56,10 +56,10 @@ def extensions() -> list[Extension]:
         return cythonize(modules)
     # No Python module, but a library that is loaded into the process before pyfuse3.
     hooks = Extension(
-        "logfs.fs._hooks",
-        [str(path) for path in sorted(Path("logfs/fs/native").glob("*.c"))],
+        "logfs.fs.kernel._hooks",
+        [str(path) for path in sorted(Path("logfs/fs/kernel/native").glob("*.c"))],
         depends=[
-            *(str(path) for path in Path("logfs/fs/native").glob("*.h")),
+            *(str(path) for path in Path("logfs/fs/kernel/native").glob("*.h")),
             *(str(path) for path in Path("logfs/records").glob("*.h")),
             *("logfs/log/reading/_cursor.h", "logfs/log/writing/_served.h"),
         ],

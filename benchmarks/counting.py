@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 
 hooks.load()  # before anything imports pyfuse3
 
-from logfs.fs.mount import run_mount  # noqa: E402
-from logfs.fs.operations import Operations  # noqa: E402
+from logfs.fs.operations.served import Operations  # noqa: E402
 from logfs.fs.options import MountOptions  # noqa: E402
+from logfs.fs.session.mount import run_mount  # noqa: E402
 
 KINDS = ("lookup", "getattr", "open", "read", "flush", "release", "getxattr")
 _NUMBERS = struct.Struct(f"={len(KINDS)}Q")

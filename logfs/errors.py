@@ -1,7 +1,8 @@
 """The exception tree: every error logfs raises on purpose, one screen.
 
-The file system turns each into an errno in one table (``logfs.fs.errnos``); the command line prints
-the message. Messages say what, where (file, position, offset), what was expected and what to do.
+The file system turns each into an errno in one table (``logfs.fs.kernel.errnos``). The command line
+prints the message. Messages say what, where (file, position, offset), what was expected and what to
+do.
 """
 
 from datetime import UTC, datetime

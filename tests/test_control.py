@@ -19,7 +19,7 @@ from logfs.control.requests import (
     parse_request,
 )
 from logfs.errors import ControlError, LogfsError, OffsetOutOfRangeError, RecordTooLargeError
-from logfs.fs.errnos import RefusedError
+from logfs.fs.kernel.errnos import RefusedError
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.types import View
 

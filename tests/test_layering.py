@@ -128,7 +128,20 @@ LOG_FLOORS = (
     },
     {"reindexing", "scanning"},
 )
-"""The packages and top-level modules of ``log``, lowest first.
+FS_FLOORS = (
+    {"options", "kernel"},
+    {"partitions"},
+    {"tree"},
+    {"upkeep", "handover"},
+    {"files"},
+    {"operations"},
+    {"metrics"},
+    {"service"},
+    {"session"},
+)
+
+FLOORS = {"log": LOG_FLOORS, "fs": FS_FLOORS}
+"""Layer -> its packages and top-level modules, lowest first.
 
 Each imports from its own floor and those below it; on one floor no two import each other.
 """
@@ -152,6 +165,17 @@ def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
+
+LISTED_ELSEWHERE = {"logfs/cli/commands/__init__.py"}
+"""Packages that another table lists: ``command_index`` has each command."""
+
+PACKAGES = [
+    path
+    for path in SOURCES
+    if path.name == "__init__.py"
+    and path_id(path) not in LISTED_ELSEWHERE
+    and (path_id(path).startswith("logfs/fs/") or path_id(path) == "logfs/log/__init__.py")
+]
 
 MODULES = {module_of(path) for path in SOURCES if path.suffix != ".pxd"}
 
@@ -269,21 +293,29 @@ def units_of(layer: str) -> dict[str, set[str]]:
     return {unit: used - {unit} for unit, used in graph.items()}
 
 
+def units_below(package: Path) -> set[str]:
+    """Return the packages and modules of one package, by its ``__init__.py``."""
+    name = module_of(package)
+    return {m.removeprefix(f"{name}.").split(".")[0] for m in MODULES if m.startswith(f"{name}.")}
+
+
 def climbs(floors: Sequence[set[str]], graph: dict[str, set[str]]) -> set[tuple[str, str]]:
     """Return the imports that lead to a higher floor: (importer, imported)."""
     floor_of = {unit: number for number, units in enumerate(floors) for unit in units}
     return {(a, b) for a, used in graph.items() for b in used if floor_of[b] > floor_of[a]}
 
 
-def test_log_is_built_in_floors() -> None:
-    graph = units_of("log")
-    assert sorted(graph) == sorted(unit for floor in LOG_FLOORS for unit in floor)
-    assert not climbs(LOG_FLOORS, graph)
+@pytest.mark.parametrize("layer", FLOORS)
+def test_a_layer_is_built_in_floors(layer: str) -> None:
+    graph = units_of(layer)
+    assert sorted(graph) == sorted(unit for floor in FLOORS[layer] for unit in floor)
+    assert not climbs(FLOORS[layer], graph)
 
 
-def test_the_docstring_of_log_lists_all_its_packages() -> None:
-    docstring = ast.get_docstring(ast.parse((ROOT / "logfs/log/__init__.py").read_text())) or ""
-    assert not [unit for unit in units_of("log") if not re.search(rf"\b{unit}\b", docstring)]
+@pytest.mark.parametrize("path", PACKAGES, ids=path_id)
+def test_the_docstring_of_a_package_lists_its_packages_and_modules(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert not [unit for unit in units_below(path) if not re.search(rf"\b{unit}\b", docstring)]
 
 
 @pytest.mark.parametrize("layer", MAY_IMPORT)
@@ -293,7 +325,7 @@ def test_no_packages_of_a_layer_import_each_other(layer: str) -> None:
 
 def test_no_two_parts_of_the_hooks_include_each_other() -> None:
     graph: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "logfs/fs/native").glob("*.[ch]")):
+    for path in sorted((ROOT / "logfs/fs/kernel/native").glob("*.[ch]")):
         included = re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.MULTILINE)
         graph.setdefault(path.stem, set()).update(set(included) - {path.stem})
     assert graph["hooks"]
@@ -372,7 +404,7 @@ def test_no_file_names_a_private_path() -> None:
         ("records", "from logfs import __version__"),
         ("disk", "import logfs.records.batch"),
         ("fs", "from logfs.spark import source"),
-        ("spark", "import logfs.fs.mount"),
+        ("spark", "import logfs.fs.session.mount"),
         ("errors", "from logfs.types import Offset"),
         ("fs", "from . import views"),
         ("fs", "from .views import Node"),

@@ -2,9 +2,10 @@
 
 It is for mounts that systemd does not run. It starts the daemon, and starts it again when it has
 crashed or ended with ``HANDED_OVER``. It speaks the part of systemd's protocol that
-``logfs.fs.supervision`` describes: the daemon sends it the descriptors to keep, and gets them back
-when it starts again. The messages come through a pair of sockets that the daemon inherits, so no
-other process can send any. The holder never uses the mount, so it never waits for it.
+``logfs.fs.session.supervision`` describes: the daemon sends it the descriptors to keep, and gets
+them back when it starts again. The messages come through a pair of sockets that the daemon
+inherits, so no other process can send any. The holder never uses the mount, so it never waits for
+it.
 
     SIGTERM, SIGINT             the daemon stops, the mount ends, and so does the holder
     SIGHUP, SIGUSR1, SIGUSR2    are passed on to the daemon
@@ -145,7 +146,7 @@ class DaemonHolder:
         self._unready += 1
         sys.stdout.flush()
         sys.stderr.flush()
-        # The daemon gets SIGTERM when it can end the mount: see ``logfs.fs.mount``.
+        # The daemon gets SIGTERM when it can end the mount: see ``logfs.fs.session.mount``.
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         pid = os.fork()
         if pid == 0:

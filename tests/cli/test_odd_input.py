@@ -156,7 +156,7 @@ def test_reindexing_what_a_daemon_serves_names_the_daemon(mounted: Mounted) -> N
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_unmounting_what_another_user_has_mounted(mounted: Mounted) -> None:
     program = (
-        "import os, sys; from logfs.cli.main import main; import logfs.fs.unmounting;"
+        "import os, sys; from logfs.cli.main import main; import logfs.fs.session.unmounting;"
         "os.setuid(65534); sys.exit(main(['umount', sys.argv[1]]))"
     )
     done = subprocess.run(

@@ -148,7 +148,8 @@ def test_a_zone_that_cannot_be_learned_is_refused(logfs: Call, in_rome: Mounted)
     """A daemon that answers no such question, as one of an earlier version, is not guessed at."""
     refusing = """
 import sys
-from logfs.fs import query_commands, xattrs
+from logfs.fs.service import query_commands
+from logfs.fs.tree.tree import xattrs
 def refuse(*_): raise ValueError("no such question")
 query_commands.utc_offset_s = xattrs.utc_offset_s = refuse
 from logfs.cli.main import main

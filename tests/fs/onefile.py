@@ -7,7 +7,7 @@ import errno
 import stat
 import sys
 
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 
 hooks.load()
 

@@ -6,8 +6,8 @@ hooks. What its handler answers later, another text, must not reach the reader. 
 
 import trio
 
-from logfs.fs import hooks
-from logfs.fs.earlyreplies import EarlyReplies
+from logfs.fs.kernel import hooks
+from logfs.fs.kernel.earlyreplies import EarlyReplies
 from tests.fs.onefile import OneFile, serve
 
 _END = b"end\n"

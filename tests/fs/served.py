@@ -10,9 +10,9 @@ import trio
 from logfs.client import Daemon
 from logfs.control.requests import Request
 from logfs.disk.posix import PosixDisk
-from logfs.fs.control_commands import ControlCommands
-from logfs.fs.control_server import ControlServer, listen
-from logfs.fs.kernelcache import KernelCache
+from logfs.fs.kernel.cache import KernelCache
+from logfs.fs.service.commands import ControlCommands
+from logfs.fs.service.server import ControlServer, listen
 from tests.fs.world import World
 
 

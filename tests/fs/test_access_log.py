@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logfs.fs.accesslog import MOST_LINES, AccessLog, name_of_node
+from logfs.fs.tree.accesslog import MOST_LINES, AccessLog, name_of_node
 from tests.fs.world import World
 from tests.mounting import COMMAND, Mount, is_mounted
 from tests.mounting import logfs as run

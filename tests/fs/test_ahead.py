@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.fs.ahead import PLACES, WINDOW_BYTES, ReadAhead, Windows
+from logfs.fs.files.ahead import PLACES, WINDOW_BYTES, ReadAhead, Windows
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import GrowingFile
 from logfs.records.record import Record

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from logfs.fs.hooks import Hooks
-from logfs.fs.passthrough import ON, Passthrough
+from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.kernel.passthrough import ON, Passthrough
 from tests.fs.world import World
 
 _LINE = b"x" * 99 + b"\n"

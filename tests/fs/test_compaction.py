@@ -2,7 +2,7 @@
 
 import trio
 
-from logfs.fs.compaction import Compaction
+from logfs.fs.upkeep.compaction import Compaction
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.machine.host import Clock
 from logfs.types import View

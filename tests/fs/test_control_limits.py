@@ -14,7 +14,7 @@ from logfs.client import Daemon
 from logfs.control import frames
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, InvalidConfigError
-from logfs.fs.control_server import listen
+from logfs.fs.service.server import listen
 from logfs.log.lines.form import LineForm
 from logfs.types import MAX_PARTITIONS, View
 from tests.fs.mounting import Mounted

@@ -18,8 +18,8 @@ from logfs.errors import (
     ControlError,
     LogfsError,
 )
-from logfs.fs import control_server
-from logfs.fs.control_server import listen
+from logfs.fs.service import server as control_server
+from logfs.fs.service.server import listen
 from tests.fs.served import Served
 from tests.fs.world import World
 

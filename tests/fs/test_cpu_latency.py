@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from logfs.fs.cpulatency import DEVICE, HOLD_S, CpuLatency
+from logfs.fs.kernel.cpulatency import DEVICE, HOLD_S, CpuLatency
 from tests.fs.mounting import Mounted
 from tests.mounting import wait_until
 

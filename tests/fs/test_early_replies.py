@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from logfs.fs.earlyreplies import EarlyReplies
-from logfs.fs.interrupts import InterruptWatch
-from logfs.fs.readerqueue import AT_ONCE
+from logfs.fs.files.readerqueue import AT_ONCE
+from logfs.fs.kernel.earlyreplies import EarlyReplies
+from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.log.trimming import trim
 from tests.fs.reads import Reads, Signals
 from tests.fs.world import APPEND, World

@@ -4,13 +4,13 @@ import logging
 import pytest
 from pyfuse3 import FUSEError
 
-import logfs.fs.mount  # noqa: F401 - so that every error there is has been defined
+import logfs.fs.session.mount  # noqa: F401 - so that every error there is has been defined
 from logfs import errors
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
-from logfs.fs.accesslog import AccessLog
-from logfs.fs.errnos import ERRNOS, StaleError, Translator, errno_of
-from logfs.fs.replies import RequestCounts, request_handler
-from logfs.fs.suspects import SuspectRequests
+from logfs.fs.kernel.errnos import ERRNOS, StaleError, Translator, errno_of
+from logfs.fs.kernel.suspects import SuspectRequests
+from logfs.fs.tree.accesslog import AccessLog
+from logfs.fs.tree.replies import RequestCounts, request_handler
 
 
 def every_error(base: type[LogfsError]) -> set[type[LogfsError]]:

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from logfs.fs.executor import CALM_CALLS, READ_THREADS, SLOW_S, PartitionExecutor
+from logfs.fs.partitions.executor import CALM_CALLS, READ_THREADS, SLOW_S, PartitionExecutor
 
 
 class Disk:

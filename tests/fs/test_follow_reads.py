@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from logfs.fs.followreads import READABLE, READY
-from logfs.fs.interrupts import InterruptWatch
-from logfs.fs.readerqueue import AT_ONCE
+from logfs.fs.files.followreads import READABLE, READY
+from logfs.fs.files.readerqueue import AT_ONCE
+from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.types import TopicPartition
 from tests.fs.reads import PATIENCE_S, Reads, Signals
 from tests.fs.served import Served

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from logfs.fs.fsyncs import Fsyncs
-from logfs.fs.handles import SYNCS_IN_A_ROW
+from logfs.fs.files.fsyncs import Fsyncs
+from logfs.fs.files.handles import SYNCS_IN_A_ROW
 from tests.fakesyncs import FakeSyncs
 from tests.fs.world import APPEND, Handle, World, refused
 

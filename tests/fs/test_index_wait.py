@@ -14,10 +14,10 @@ import trio
 from pyfuse3 import FUSEError, RequestContext
 from trio.testing import MockClock
 
-from logfs.fs.interrupts import has_signal
-from logfs.fs.mount import make_operations
-from logfs.fs.operations import Operations
+from logfs.fs.kernel.interrupts import has_signal
+from logfs.fs.operations.served import Operations
 from logfs.fs.options import parse_options
+from logfs.fs.session.mount import make_operations
 from tests.fakes import FakeDisk
 from tests.fs.world import FakeClock
 from tests.log.foreign import FakeBroker, Follower

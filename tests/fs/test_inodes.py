@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.fs.errnos import StaleError
-from logfs.fs.inodes import ROOT_INODE, InodeTable, inode_number
+from logfs.fs.kernel.errnos import StaleError
+from logfs.fs.tree.inodes import ROOT_INODE, InodeTable, inode_number
 
 
 class Thing:

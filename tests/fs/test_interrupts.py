@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.kernel.interrupts import InterruptWatch
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until
 
 

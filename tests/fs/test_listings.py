@@ -15,7 +15,7 @@ import pytest
 import trio
 from pyfuse3 import EntryAttributes, FUSEError, ReaddirToken
 
-from logfs.fs.listings import Listings
+from logfs.fs.files.listings import Listings
 from tests.fs.world import APPEND, World, fields
 
 _PARTS = [struct.Struct(f"<{one}") for one in ("QQQQII", "QQQ", "QQQIII", "IIIIIII", "QQII")]

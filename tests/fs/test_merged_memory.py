@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from logfs.fs import nodes
+from logfs.fs.tree import nodes
 from logfs.log.reading import merging
 from logfs.log.reading.buffers import Buffers
 from tests.fs.world import World, fields, refused

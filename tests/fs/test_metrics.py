@@ -386,7 +386,7 @@ def test_without_the_option_nothing_of_it_is_loaded(tmp_path: Path) -> None:
             path.read_text().strip() for path in Path(f"/proc/{mount.pid}/task").glob("*/comm")
         }
     assert "metrics" not in threads
-    program = "import logfs.fs.mount, sys; sys.exit('prometheus_client' in sys.modules)"
+    program = "import logfs.fs.session.mount, sys; sys.exit('prometheus_client' in sys.modules)"
     assert run(sys.executable, "-c", program).returncode == 0
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import LockedError, MountError
-from logfs.fs.mount import run_mount
 from logfs.fs.options import MountOptions
-from logfs.fs.unmounting import unmount
+from logfs.fs.session.mount import run_mount
+from logfs.fs.session.unmounting import unmount
 from logfs.machine import mountpoints
 from tests.fs.mounting import Mounted
 from tests.mounting import COMMAND, PATIENCE_S, environment, is_mounted, take_away, wait_until

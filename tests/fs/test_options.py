@@ -1,8 +1,8 @@
 import pytest
 
 from logfs.errors import InvalidConfigError
-from logfs.fs.mount import kernel_options
 from logfs.fs.options import MountOptions, parse_options
+from logfs.fs.session.mount import kernel_options
 from logfs.types import IsolationLevel
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.fs.passthrough import ON
+from logfs.fs.kernel.passthrough import ON
 from tests.fs.mounting import Mounted
 from tests.mounting import PATIENCE_S, ROOT, environment, logfs, output, wait_until
 

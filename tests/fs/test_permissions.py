@@ -3,7 +3,7 @@
 import itertools
 import stat
 
-from logfs.fs.permissions import FileAttributes, common
+from logfs.fs.kernel.permissions import FileAttributes, common
 
 USERS = {  # a user and the groups
     "alice": (1, {10}),

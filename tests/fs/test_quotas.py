@@ -9,10 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from logfs.cli.commands.status import notes_of_users
-from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.files.throttling import Throttling
+from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.fs.metrics import users
 from logfs.fs.metrics.family import as_json
-from logfs.fs.throttling import Throttling
 from tests.fs.world import APPEND, World, refused
 
 ALICE, BOB = 1001, 1002

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from logfs.fs.supervision import Supervisor
+from logfs.fs.session.supervision import Supervisor
 from tests.mounting import PATIENCE_S, Mount, wait_until
 
 

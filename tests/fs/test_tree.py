@@ -6,7 +6,7 @@ import stat
 import pytest
 from pyfuse3 import FUSEError
 
-from logfs.fs.nodes import CACHED_S
+from logfs.fs.tree.nodes import CACHED_S
 from tests.fs.world import START_MS, World, number_of
 
 

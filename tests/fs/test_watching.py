@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from logfs.errors import ControlError
-from logfs.fs.hooks import Hooks, WatchedRow
-from logfs.fs.watching import Watching
+from logfs.fs.files.watching import Watching
+from logfs.fs.kernel.hooks import Hooks, WatchedRow
 from logfs.types import TopicPartition
 from tests.fs.world import World
 

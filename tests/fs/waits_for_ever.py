@@ -2,8 +2,8 @@
 
 import errno
 
-from logfs.fs import hooks
-from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.kernel import hooks
+from logfs.fs.kernel.interrupts import InterruptWatch
 from tests.fs.onefile import FUSEError, OneFile, serve
 
 

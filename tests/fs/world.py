@@ -15,11 +15,11 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
 from logfs.fs.handover.settling import Settling
-from logfs.fs.hooks import Hooks
-from logfs.fs.mount import make_operations
-from logfs.fs.nodes import TopicNode
-from logfs.fs.operations import Operations
+from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.operations.served import Operations
 from logfs.fs.options import parse_options
+from logfs.fs.session.mount import make_operations
+from logfs.fs.tree.nodes import TopicNode
 from logfs.log.host import Host
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock

@@ -29,13 +29,13 @@
 
 #include "../../logfs/records/_crc.h"
 
-#include "../../logfs/fs/native/answering.h"
-#include "../../logfs/fs/native/handover.h"
-#include "../../logfs/fs/native/openfiles.h"
-#include "../../logfs/fs/native/queue.h"
-#include "../../logfs/fs/native/reading.h"
-#include "../../logfs/fs/native/serving.h"
-#include "../../logfs/fs/native/session.h"
+#include "../../logfs/fs/kernel/native/answering.h"
+#include "../../logfs/fs/kernel/native/handover.h"
+#include "../../logfs/fs/kernel/native/openfiles.h"
+#include "../../logfs/fs/kernel/native/queue.h"
+#include "../../logfs/fs/kernel/native/reading.h"
+#include "../../logfs/fs/kernel/native/serving.h"
+#include "../../logfs/fs/kernel/native/session.h"
 
 #define PARTITIONS 2
 #define WRITERS 4

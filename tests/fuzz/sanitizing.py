@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "sanitized"
 MODULES = ("records/_native", "disk/_syncs", "log/writing/_end")
 HOOKS = BUILT / "fs/_hooks.so"
-"""The C library of ``logfs.fs.hooks``."""
+"""The C library of ``logfs.fs.kernel.hooks``."""
 CURSOR = BUILT / "cursor"
 """The program of the target ``cursor``."""
 OF_THREADS = ("thread", "address,undefined")
@@ -49,7 +49,7 @@ def build() -> None:
         ["pkg-config", "--cflags", "fuse3"], check=False, capture_output=True, text=True
     )
     if flags.returncode == 0:
-        library = sorted((ROOT / "logfs/fs/native").glob("*.c"))
+        library = sorted((ROOT / "logfs/fs/kernel/native").glob("*.c"))
         sources = [*library, *library[0].parent.glob("*.h"), Path(__file__)]
         _compile(HOOKS, sources, [*shlex.split(flags.stdout), *map(str, library), "-ldl"])
 
@@ -92,7 +92,7 @@ def run_threads(
 ) -> "subprocess.CompletedProcess[str]":
     """Build a program of ``THREADS``, and what it is about, with a sanitizer, and run it."""
     program = directory / name
-    native, own = ROOT / "logfs/fs/native", Path(__file__).with_name(f"{name}.c")
+    native, own = ROOT / "logfs/fs/kernel/native", Path(__file__).with_name(f"{name}.c")
     command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
     sources = [str(path) for path in (own, *(native / f"{one}.c" for one in _OF_THREADS))]
     subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)

@@ -30,13 +30,13 @@ static ssize_t hanging_pwrite(int fd, const void *data, size_t size, off_t posit
 
 #include "../../logfs/log/writing/_appending.h"
 
-#include "../../logfs/fs/native/attributes.h"
-#include "../../logfs/fs/native/handover.h"
-#include "../../logfs/fs/native/naming.h"
-#include "../../logfs/fs/native/openfiles.h"
-#include "../../logfs/fs/native/opening.h"
-#include "../../logfs/fs/native/serving.h"
-#include "../../logfs/fs/native/session.h"
+#include "../../logfs/fs/kernel/native/attributes.h"
+#include "../../logfs/fs/kernel/native/handover.h"
+#include "../../logfs/fs/kernel/native/naming.h"
+#include "../../logfs/fs/kernel/native/openfiles.h"
+#include "../../logfs/fs/kernel/native/opening.h"
+#include "../../logfs/fs/kernel/native/serving.h"
+#include "../../logfs/fs/kernel/native/session.h"
 
 #define PROGRAMS 6
 #define PARTITIONS 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logfs.disk.posix import PosixDisk
-from logfs.fs.control_server import listen
+from logfs.fs.service.server import listen
 from logfs.log import names
 from logfs.log.retention import apply_retention
 from logfs.log.trimming import trim

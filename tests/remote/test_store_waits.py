@@ -13,8 +13,8 @@ from pyfuse3 import FUSEError
 
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.disk.waiting import forbid_waiting
-from logfs.fs.executor import STORE_READ_THREADS
-from logfs.fs.interrupts import InterruptWatch
+from logfs.fs.kernel.interrupts import InterruptWatch
+from logfs.fs.partitions.executor import STORE_READ_THREADS
 from logfs.log.remote.catalog import DirectoryCatalog
 from tests.fs.handover.kept import KeptWorld
 from tests.fs.reads import Signals

@@ -12,7 +12,7 @@ STEPS: Final = 4
 
 _DYING = """\
 import os, signal
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 hooks.load()
 from logfs.fs.handover import control, notes, slots
 deaths = os.path.getsize({deaths!r})
@@ -62,7 +62,7 @@ notes.Note.apply = dying_apply
 
 
 _REQUESTS = """\
-from logfs.fs import append_commands
+from logfs.fs.service import append_commands
 begin, end = control.ControlNote.begin_append, control.ControlNote.end_append
 publish = append_commands.AppendCommands.publish
 

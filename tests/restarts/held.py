@@ -30,13 +30,13 @@ from logfs.cli.main import main
 sys.exit(main())
 """
 WITHOUT_RESEND = """\
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 hooks.load()
 hooks.loaded().without_resend()
 """
 """A change of the daemon: it works as on a kernel that does not send requests again."""
 _NO_SUSPECTS = """\
-from logfs.fs.suspects import SuspectTable
+from logfs.fs.kernel.suspects import SuspectTable
 SuspectTable.__len__ = lambda self: 0
 """
 _SERVES = " is mounted\n"

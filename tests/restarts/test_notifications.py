@@ -16,9 +16,9 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 # A directory cannot lose a name while a program makes another one in it.
 _HANGS_IN_MKDIR = """\
 import os, trio
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 hooks.load()
-from logfs.fs.operations import Operations
+from logfs.fs.operations.served import Operations
 mkdir = Operations.mkdir
 async def hanging(self, parent, name, mode, ctx):
     if os.path.exists({marker!r}):

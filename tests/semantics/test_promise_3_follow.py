@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.fs.followreads import BLIND_WAIT_S
+from logfs.fs.files.followreads import BLIND_WAIT_S
 from tests.mounting import PATIENCE_S, Mount, environment, logfs
 from tests.semantics.programs import append, errno_of
 

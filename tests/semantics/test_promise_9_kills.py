@@ -15,9 +15,10 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 DIES = """
 import os, signal
-from logfs.fs import filereads, hooks
+from logfs.fs.files import filereads
+from logfs.fs.kernel import hooks
 hooks.load()
-from logfs.fs.operations import Operations
+from logfs.fs.operations.served import Operations
 before = {name: getattr(Operations, name) for name in ("open", "read", "getxattr", "setattr")}
 def deadly(name):
     handler = before[name]
@@ -28,7 +29,7 @@ def deadly(name):
             os.kill(os.getpid(), signal.SIGKILL)
         return await handler(self, number, *rest, **named)
     return die
-from logfs.fs.replies import request_handler
+from logfs.fs.tree.replies import request_handler
 for name in before:
     inner = before[name].__wrapped__
     before[name] = inner

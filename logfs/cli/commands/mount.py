@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from logfs.fs.options import MountOptions
-    from logfs.fs.supervision import Supervisor
+    from logfs.fs.session.supervision import Supervisor
 
 logger = logging.getLogger(__name__)
 
 _GC_THRESHOLD = 1_000_000
-"""Until the mount is served; then ``logfs.fs.mount`` sets its own."""
+"""Until the mount is served; then ``logfs.fs.session.mount`` sets its own."""
 
 
 class _MountCommand(click.Command):
@@ -176,7 +176,7 @@ def umount(mountpoint: str | None, *, config_file: str | None, lazy: bool, dead:
         logfs umount /mnt/logs
         logfs umount --lazy /mnt/logs       # programs still read; new opens find nothing
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.fs import unmounting
+    from logfs.fs.session import unmounting
 
     found = MountFile() if config_file is None else read_mount_file(config_file)
     point = mountpoint or found.mountpoint
@@ -364,12 +364,12 @@ def _load(request: MountRequest, again: tuple[list[str], dict[str, str]]) -> "Su
     """Import everything; a successor then waits until its predecessor has stopped."""
     # Modules and the store stay: looking for garbage in them takes a fifth of a start.
     gc.set_threshold(_GC_THRESHOLD)
-    from logfs.fs import hooks
+    from logfs.fs.kernel import hooks
 
     hooks.load()
     from logfs.fs.handover.successor import Again, is_successor, take_turn
-    from logfs.fs.mount import preload
-    from logfs.fs.supervision import Supervisor
+    from logfs.fs.session.mount import preload
+    from logfs.fs.session.supervision import Supervisor
 
     supervisor = Supervisor.from_environment(os.environ)
     supervisor.again = Again(*again)
@@ -384,7 +384,7 @@ def _serve(
     ready: "Callable[[], None] | None",
     supervisor: "Supervisor",
 ) -> int:
-    from logfs.fs.mount import run_mount
+    from logfs.fs.session.mount import run_mount
 
     def progress(text: str) -> None:
         logger.info("%s", text)

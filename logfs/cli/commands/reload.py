@@ -10,7 +10,7 @@ from logfs.cli.mount_file import MountFile, read_mount_file
 from logfs.cli.parameters import DIRECTORY, config_file_option
 from logfs.client import Daemon
 from logfs.errors import MountError
-from logfs.fs.xattrs import PREFIX
+from logfs.fs.tree.xattrs import PREFIX
 from logfs.machine import mountpoints
 from logfs.machine.host import user_name
 

@@ -20,7 +20,7 @@ from logfs.errors import LogfsError
 from logfs.fs.handover.journal import Journal, NoJournal
 from logfs.fs.handover.notes import NoteKind
 from logfs.fs.handover.slots import partition_key
-from logfs.fs.partitions import identity_of
+from logfs.fs.partitions.partition import identity_of
 from logfs.log.partition import PartitionLog
 from logfs.records.jsontext import decode_json, decode_object
 

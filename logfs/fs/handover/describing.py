@@ -21,7 +21,8 @@ between them.
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from logfs.fs.nodes import (
+from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.tree.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
@@ -33,8 +34,7 @@ from logfs.fs.nodes import (
     RangeNode,
     TopicNode,
 )
-from logfs.fs.partitions import MountedPartition
-from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
+from logfs.fs.tree.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log.reading.address import format_point
 from logfs.log.segments.segment import Segment
 from logfs.types import View

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from logfs.fs.inodes import InodeTable
-from logfs.fs.nodes import Node
+from logfs.fs.tree.inodes import InodeTable
+from logfs.fs.tree.nodes import Node
 
 FIRST_PAUSE_S = 60.0
 LAST_PAUSE_S = 3600.0

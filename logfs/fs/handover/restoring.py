@@ -17,11 +17,14 @@ from typing import cast
 
 from logfs.disk.vfs import FileStat
 from logfs.errors import LogfsError
-from logfs.fs.errnos import StaleError
 from logfs.fs.handover.describing import SEPARATOR, TAB, describe
 from logfs.fs.handover.journal import Journal, NoJournal
 from logfs.fs.handover.segments import SegmentNotes, look_back
-from logfs.fs.nodes import (
+from logfs.fs.kernel.errnos import StaleError
+from logfs.fs.kernel.passthrough import Passthrough
+from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.partitions.quotas import Quotas
+from logfs.fs.tree.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
@@ -33,11 +36,8 @@ from logfs.fs.nodes import (
     PendingNode,
     RangeNode,
 )
-from logfs.fs.partitions import MountedPartition
-from logfs.fs.passthrough import Passthrough
-from logfs.fs.quotas import Quotas
-from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
-from logfs.fs.tree import APPEND_VIEWS, Tree
+from logfs.fs.tree.rawnodes import RawDirectoryNode, RawNode, SealedNode
+from logfs.fs.tree.tree import APPEND_VIEWS, Tree
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import PartitionAddress, Suffix, format_address, parse_point
 from logfs.log.reading.resolve import Limit, Resolved

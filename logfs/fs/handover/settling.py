@@ -12,7 +12,7 @@ from logfs.fs.handover.journal import Journal, Words
 from logfs.fs.handover.segments import deleted_in
 from logfs.fs.handover.slots import partition_key
 from logfs.fs.handover.state import SLOTS, SlotWord, Stage, slot_index
-from logfs.fs.partitions import identity_of
+from logfs.fs.partitions.partition import identity_of
 from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.segmentremoval import DeletedFiles

@@ -97,7 +97,7 @@ class Successor:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         errors = os.fdopen(os.memfd_create("logfs-errors", os.MFD_CLOEXEC), "w+b", buffering=0)
         environment = {k: v for k, v in again.environment.items() if k not in _NOT_FOR_IT}
-        # It has to handle a stop when it can end the mount: see ``logfs.fs.mount``.
+        # It has to handle a stop when it can end the mount: see ``logfs.fs.session.mount``.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         stderr = os.dup(2)
         passed = [its.fileno(), stderr]

@@ -19,8 +19,8 @@ from logfs.fs.handover.state import Word
 from logfs.fs.metrics import logs, remote, users
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.metrics.groups import GroupMetrics
-from logfs.fs.operations import Operations
-from logfs.fs.replies import OPERATIONS
+from logfs.fs.operations.served import Operations
+from logfs.fs.tree.replies import OPERATIONS
 from logfs.log.compaction.cleaner import CleanerMetrics
 from logfs.log.following.store import AnyStore
 from logfs.log.reading.readable import ReadableLog

@@ -1,10 +1,10 @@
-"""The metrics of users with limits; see ``logfs.fs.quotas``."""
+"""The metrics of users with limits; see ``logfs.fs.partitions.quotas``."""
 
 from collections.abc import Callable, Iterator
 
 from logfs.fs.metrics.family import Family, Kind, Sample, Value
 from logfs.fs.options import MountOptions
-from logfs.fs.quotas import UserUsage
+from logfs.fs.partitions.quotas import UserUsage
 
 _LIMITS: tuple[tuple[str, str, Callable[[MountOptions], Value | None]], ...] = (
     (

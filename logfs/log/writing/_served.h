@@ -1,6 +1,6 @@
 /* What a thread without Python needs of the partitions and the writers of a process.
 
-   The functions are in the module _end, those of the thread in logfs/fs/native: each knows the other
+   The functions are in the module _end, those of the thread in logfs/fs/kernel/native: each knows the other
    by this header alone. */
 
 #ifndef LOGFS_SERVED_H

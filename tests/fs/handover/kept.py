@@ -6,7 +6,7 @@ from typing import cast
 from logfs.fs.handover.journal import Journal
 from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import SLOTS, slot_index
-from logfs.fs.hooks import Hooks
+from logfs.fs.kernel.hooks import Hooks
 from tests.fs.test_backing_files import FakeKernel
 from tests.fs.world import World
 

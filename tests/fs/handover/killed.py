@@ -18,7 +18,7 @@ from logfs.fs.handover.journal import Journal
 from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.slots import Slots
 from logfs.fs.handover.state import SLOTS, SlotWord, Word, slot_index
-from logfs.fs.partitions import identity_of
+from logfs.fs.partitions.partition import identity_of
 from logfs.log.host import Host
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 
-from logfs.fs import hooks
+from logfs.fs.kernel import hooks
 from tests.fs.onefile import OneFile, pyfuse3, trio
 
 RESENT = 1 << 63

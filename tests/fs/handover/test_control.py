@@ -14,12 +14,12 @@ from logfs.control.frames import HEAD_BYTES, decode_head, encode_frame
 from logfs.control.requests import Request, line_fields, parse_request
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, TopicExistsError
-from logfs.fs.control_commands import ControlCommands
-from logfs.fs.control_server import listen
 from logfs.fs.handover.journal import Journal
 from logfs.fs.handover.notes import NoteKind
 from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import SLOTS, slot_index
+from logfs.fs.service.commands import ControlCommands
+from logfs.fs.service.server import listen
 from logfs.log.lines.form import LineForm, Lines
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from logfs.fs import hooks
 from logfs.fs.handover import state
 from logfs.fs.handover.journal import KeptFile, journal_of
 from logfs.fs.handover.state import HandoverState, OpenedWord, SlotWord, Stage, StateError, Word
+from logfs.fs.kernel import hooks
 
 HEADER = Path(hooks.__file__).parent / "native/handover.h"
 

@@ -1,0 +1,16 @@
+"""What lies between the kernel and Python.
+
+The modules, lowest first:
+
+    errnos          errors as errnos
+    permissions     owners and modes, and what they let a user do
+    suspects        requests that may end each daemon
+    hooks           the C library beside libfuse, in ``native/``
+    cache           what the kernel has cached, dropped before its time
+    interrupts      signals for programs that wait for an answer
+    earlyreplies    replies to waiting reads, directly after the append that ended the wait
+    passthrough     sealed files that the kernel reads itself
+    cpulatency      processors that do not sleep while small reads are answered
+
+All of it works without the hooks, more slowly: each module has a way for ``hooks is None``.
+"""

@@ -1,0 +1,228 @@
+"""Requests that append: records, lines, staged files, transaction markers.
+
+Appends run in threads, so the event loop continues meanwhile.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from logfs.control.requests import Request, encode_lines, line_form
+from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
+from logfs.fs.handover.control import ControlNote, ControlNotes
+from logfs.fs.operations.served import Operations
+from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.service.query_commands import find_partition
+from logfs.log.following.store import AnyStore
+from logfs.log.lines.append import append_by_key, append_lines
+from logfs.log.lines.form import Lines
+from logfs.log.lines.pipelined import append_file, append_file_by_key
+from logfs.log.partition import PartitionLog
+from logfs.log.publishing.publish import concerned, forget, publish
+from logfs.log.publishing.staging import decode_staged
+from logfs.log.writing.producerbatches import Appended, decode_batches
+from logfs.machine.host import Clock
+from logfs.records.compression import Buffer
+
+T = TypeVar("T")
+
+
+class AppendCommands:
+    """Answers the requests that append; one method each. Event loop only."""
+
+    def __init__(
+        self, store: AnyStore, operations: Operations, clock: Clock, notes: ControlNotes
+    ) -> None:
+        self._notes = notes
+        self._store = store
+        self._operations = operations
+        self._clock = clock
+
+    async def append(self, request: Request) -> object:
+        """Append encoded batches."""
+        partition = await find_partition(self._operations, request)
+        producer, is_durable = request["producer"], request["is_durable"]
+        log, now_ms = partition.log.writable, self._clock.now_ms()
+        with _arguments("append"):
+            append = partial(log.append_encoded, request.payload, now_ms, producer)
+            if producer is None:  # else its sequence numbers tell
+                note = self._notes.note(request)
+                append = partial(_append_once, log, request.payload, now_ms, note)
+            appended = await partition.executor.change_in_thread(append)
+        self._note(request, [partition], len(request.payload))
+        await self._finish(partition, is_durable=is_durable)
+        return appended._asdict()
+
+    async def lines(self, request: Request) -> object:
+        """Append lines to a partition, or distribute them over a topic by their keys."""
+        form = line_form(request)
+        unkeyed, is_durable = request["unkeyed"], request["is_durable"]
+        data, now_ms, note = request.payload, self._clock.now_ms(), self._notes.note(request)
+        if data and not data.endswith(b"\n"):
+            raise ControlError("lines: the last line does not end with a newline")
+        if request["partition"] is None:
+            partitions = await self._partitions(request["topic"])
+            logs = [partition.log.writable for partition in partitions]
+            logs = logs[: note.partitions(len(logs))]
+            call = partial(append_by_key, logs, data, form, unkeyed, now_ms, note)
+            done = await _beside(partitions, call)
+        else:
+            partitions = [await find_partition(self._operations, request)]
+            (partition,) = partitions
+            log = partition.log.writable
+            done = await partition.executor.change_in_thread(
+                append_lines, log, data, form, now_ms, note
+            )
+        self._note(request, partitions, len(data))
+        return await self._answer(partitions, done, is_durable=is_durable)
+
+    async def file(self, request: Request) -> object:
+        """Append lines of a file in the same way, in pieces; others may append between."""
+        form, position, now_ms = line_form(request), request["position"], self._clock.now_ms()
+        unkeyed, note = request["unkeyed"], self._notes.note(request)
+        # In a thread: fstat of a file in this mount waits for the event loop.
+        descriptor = await trio.to_thread.run_sync(request.file)
+        if request["partition"] is None:
+            partitions = await self._partitions(request["topic"])
+            logs = [partition.log.writable for partition in partitions]
+            logs = logs[: note.partitions(len(logs))]
+            place = (logs, descriptor, position)
+            call = partial(append_file_by_key, *place, form, unkeyed, now_ms, note)
+        else:
+            partitions = [await find_partition(self._operations, request)]
+            call = partial(
+                append_file, partitions[0].log.writable, descriptor, position, form, now_ms, note
+            )
+        with _arguments("file"):
+            done = await _beside(partitions, call)
+        self._note(request, partitions, done.accepted)
+        return await self._answer(partitions, done, is_durable=False)
+
+    async def publish(self, request: Request) -> object:
+        """Append the staged files of a job."""
+        query, batch = request["query"], request["batch"]
+        staged, now_ms = decode_staged(request.payload), self._clock.now_ms()
+        found = await trio.to_thread.run_sync(concerned, self._store.writable, query, staged)
+        partitions = []
+        for topic_partition in found:
+            with suppress(NoSuchTopicError, NoSuchPartitionError):  # ``publish`` raises it again
+                partitions.append(self._operations.tree.partition(*topic_partition))
+        for partition in partitions:
+            await self._operations.files.reload_if_offline(partition)
+        is_single = request["is_single"]
+        store = self._store.writable
+        call = partial(publish, store, query, batch, staged, now_ms, is_single=is_single)
+        was_first = await _beside(partitions, call)
+        self._note(request, partitions, sum(file.size_bytes for file in staged))
+        for partition in partitions:
+            await self._finish(partition, is_durable=False)
+        return was_first
+
+    async def forget(self, request: Request) -> object:
+        """Remove the ledger of a query."""
+        await trio.to_thread.run_sync(forget, self._store.writable, request["query"])
+        return None
+
+    async def end(self, request: Request) -> object:
+        """Append the marker that ends a transaction."""
+        partition = await find_partition(self._operations, request)
+        log = partition.log.writable
+        end = partial(
+            _end_once,
+            log,
+            self._notes.note(request),
+            request["producer_id"],
+            request["epoch"],
+            commit=request["commit"],
+            now_ms=self._clock.now_ms(),
+        )
+        with _arguments("end"):
+            offset = await partition.executor.change_in_thread(end)
+        await self._finish(partition, is_durable=request["is_durable"])
+        return offset
+
+    async def flush(self, request: Request) -> object:
+        """Make all earlier appends to a partition durable."""
+        partition = await find_partition(self._operations, request)
+        await self._operations.files.fsyncs.flush(partition)
+        return None
+
+    def _note(self, request: Request, partitions: Sequence[MountedPartition], size: int) -> None:
+        """Note an append for ``logfs top``; one to several partitions with equal shares."""
+        for partition in partitions:
+            self._operations.files.watching.note_client(
+                request.peer, partition.topic_partition, size // len(partitions)
+            )
+
+    async def _answer(
+        self, partitions: Sequence[MountedPartition], done: Lines, *, is_durable: bool
+    ) -> object:
+        for partition in partitions:
+            await self._finish(partition, is_durable=is_durable)
+        return encode_lines(done)
+
+    async def _finish(self, partition: MountedPartition, *, is_durable: bool) -> None:
+        log, files = partition.log.writable, self._operations.files
+        mark = log.throttle_mark
+        if is_durable:
+            await files.fsyncs.flush(partition)
+        if log.maintenance_due:
+            self._operations.tasks.want_maintenance(partition)
+        await files.throttling.wait(log, mark)
+
+    async def _partitions(self, topic: str) -> list[MountedPartition]:
+        found = [self._operations.tree.partition(topic, n) for n in self._store.partitions(topic)]
+        for partition in found:
+            await self._operations.files.reload_if_offline(partition)
+        return found
+
+
+def _append_once(log: PartitionLog, payload: Buffer, now_ms: int, note: ControlNote) -> Appended:
+    """Append the batches that are not in the log yet."""
+    with log.exclusive():
+        log.adopt_waiting()
+        done, first = note.applied(log)
+        rest = decode_batches(payload)[done:] if done else []
+        if done and not rest:
+            return Appended(first, first + done - 1)
+        note.begin_append(log, done)
+        appended = log.append_records(rest, now_ms) if done else log.append_encoded(payload, now_ms)
+        note.end_append(log)
+        return Appended(first if done else appended.base_offset, appended.last_offset)
+
+
+def _end_once(
+    log: PartitionLog, note: ControlNote, producer_id: int, epoch: int, *, commit: bool, now_ms: int
+) -> int:
+    """Write a marker, unless it is in the log; returns its offset."""
+    with log.exclusive():
+        log.adopt_waiting()
+        done, first = note.applied(log)
+        if done:
+            return first
+        note.begin_append(log, 0)
+        offset = log.end_transaction(
+            producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=now_ms
+        )
+        note.end_append(log)
+        return offset
+
+
+async def _beside(partitions: Sequence[MountedPartition], call: Callable[[], T]) -> T:
+    """Run a change of partitions in a thread; it takes the locks of the partitions itself."""
+    with ExitStack() as stack:
+        for partition in partitions:
+            stack.enter_context(partition.executor.kept_off_loop())
+        return await trio.to_thread.run_sync(call)
+
+
+@contextmanager
+def _arguments(request: str) -> Iterator[None]:
+    """Turn the errors of invalid arguments into a ControlError."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise ControlError(f"{request}: {error}") from None
