@@ -30,6 +30,8 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
                  |
               control           the requests to the daemon, as bytes
                  |
+              services          following, tiering, backup, verifying: what is done to logs
+                 |
                 log             one partition, and the store of all; no async, no clock
                /   \
         records     disk        bytes <-> records, pure; the only code that touches data files

@@ -33,12 +33,12 @@ from logfs.records.record import Record
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logfs.log.administration import TopicFacts
-    from logfs.log.backup.point import Point
     from logfs.log.compaction.manual import Compacted
-    from logfs.log.overview import TopicOverview
     from logfs.log.packing.packer import Packed
     from logfs.log.trimming import Trimmed
+    from logfs.services.administration import TopicFacts
+    from logfs.services.backup.point import Point
+    from logfs.services.overview import TopicOverview
 
 MAX_PAYLOAD_BYTES = frames.MAX_PAYLOAD_BYTES
 """How many bytes one request may bring."""
@@ -249,21 +249,21 @@ class Daemon:
 
     def describe_topic(self, topic: str) -> "TopicFacts":
         """Return the facts about a topic."""
-        from logfs.log.administration import TopicFacts
+        from logfs.services.administration import TopicFacts
 
         return TopicFacts(**self.ask("describe", {"topic": topic}))
 
     def create_topic(
         self, topic: str, partitions: int | None, config: Mapping[str, str]
     ) -> list[str]:
-        """Create a topic and return warnings; see ``logfs.log.administration``."""
+        """Create a topic and return warnings; see ``logfs.services.administration``."""
         fields = {"topic": topic, "partitions": partitions, "config": dict(config)}
         return list(self.ask("create", fields))
 
     def alter_topic(
         self, topic: str, changes: Mapping[str, str | None], partitions: int | None
     ) -> list[str]:
-        """Change a topic and return warnings; see ``logfs.log.administration``."""
+        """Change a topic and return warnings; see ``logfs.services.administration``."""
         fields = {"topic": topic, "partitions": partitions, "changes": dict(changes)}
         return list(self.ask("alter", fields))
 
@@ -332,7 +332,7 @@ class Daemon:
             first: The number of the first partition.
             since_ms: Leave out losses before this time.
         """
-        from logfs.log.overview import PartitionOverview, TopicOverview
+        from logfs.services.overview import PartitionOverview, TopicOverview
 
         found = self.ask("overview", {"topic": topic, "first": first, "since_ms": since_ms})
         found["partitions"] = [PartitionOverview(**row) for row in found["partitions"]]
@@ -340,7 +340,7 @@ class Daemon:
 
     def point(self, topic_partition: TopicPartition) -> "Point":
         """Make a partition durable and return the point up to which it is."""
-        from logfs.log.backup.point import Point
+        from logfs.services.backup.point import Point
 
         found = self.ask("point", _partition(topic_partition))
         found["unfinished"] = {k: (size, crc) for k, (size, crc) in found["unfinished"].items()}

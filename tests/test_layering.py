@@ -16,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+CORE = {"errors", "types", "config", "records", "disk", "log", "services"}
+
 MAY_IMPORT = {
     "errors": set[str](),
     "types": set[str](),
@@ -23,28 +25,18 @@ MAY_IMPORT = {
     "records": {"errors", "types", "config"},
     "disk": {"errors", "types", "config"},
     "log": {"errors", "types", "config", "records", "disk"},
+    "services": {"errors", "types", "config", "records", "disk", "log"},
     "control": {"errors", "types", "records", "log"},
-    "client": {"errors", "types", "config", "records", "disk", "log", "control"},
-    "machine": {"errors", "types", "config", "records", "disk", "log"},
-    "arrow": {"errors", "types", "config", "records", "disk", "log"},
-    "library": {
-        *("errors", "types", "config", "records", "disk", "log", "client", "machine", "arrow"),
-    },
+    "client": CORE | {"control"},
+    "machine": CORE,
+    "arrow": CORE,
+    "library": CORE | {"client", "machine", "arrow"},
     "aio": {"errors", "types", "records", "library"},
-    "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control", "machine"},
-    "spark": {
-        *("errors", "types", "config", "records", "disk", "log", "client", "machine", "arrow"),
-        "library",
-    },
-    "kafka": {
-        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
-        "library",
-    },
-    "cli": {
-        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
-        *("library", "fs", "spark", "kafka"),
-    },
-    "__init__": {"errors", "types", "config", "records", "disk", "log", "library"},
+    "fs": CORE | {"__init__", "control", "machine"},
+    "spark": CORE | {"client", "machine", "arrow", "library"},
+    "kafka": CORE | {"__init__", "client", "machine", "library"},
+    "cli": CORE | {"__init__", "client", "machine", "library", "fs", "spark", "kafka"},
+    "__init__": CORE | {"library"},
     "__main__": {"cli"},
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
@@ -115,6 +107,9 @@ LOG_FLOORS = (
     {"compaction", "retention", "trimming", "publishing", "closing"},
     {"packing", "directoryretention"},
     {"topiccreation", "topicdeletion", "topicchanges", "store"},
+)
+
+SERVICES_FLOORS = (
     {"tiering"},
     {
         "backup",
@@ -128,6 +123,7 @@ LOG_FLOORS = (
     },
     {"reindexing", "scanning"},
 )
+
 FS_FLOORS = (
     {"options", "kernel"},
     {"partitions"},
@@ -140,7 +136,7 @@ FS_FLOORS = (
     {"session"},
 )
 
-FLOORS = {"log": LOG_FLOORS, "fs": FS_FLOORS}
+FLOORS = {"log": LOG_FLOORS, "services": SERVICES_FLOORS, "fs": FS_FLOORS}
 """Layer -> its packages and top-level modules, lowest first.
 
 Each imports from its own floor and those below it; on one floor no two import each other.
@@ -166,15 +162,9 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-LISTED_ELSEWHERE = {"logfs/cli/commands/__init__.py"}
-"""Packages that another table lists: ``command_index`` has each command."""
-
+CHECKED = ("logfs/fs/", "logfs/log/__init__.py", "logfs/services/__init__.py")
 PACKAGES = [
-    path
-    for path in SOURCES
-    if path.name == "__init__.py"
-    and path_id(path) not in LISTED_ELSEWHERE
-    and (path_id(path).startswith("logfs/fs/") or path_id(path) == "logfs/log/__init__.py")
+    path for path in SOURCES if path.name == "__init__.py" and path_id(path).startswith(CHECKED)
 ]
 
 MODULES = {module_of(path) for path in SOURCES if path.suffix != ".pxd"}

@@ -8,8 +8,8 @@ import pyarrow as pa
 from logfs.arrow.batches import BatchMaker
 from logfs.arrow.columns import ArrowColumn, taken
 from logfs.disk.vfs import Disk
-from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.records.columns import Columns
+from logfs.services.scanning.ranges import OffsetRange, RangeReader
 
 RecordBatch: TypeAlias = pa.RecordBatch
 RecordBatchReader: TypeAlias = pa.RecordBatchReader

@@ -19,10 +19,10 @@ from logfs.log.closing import last_stop
 from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind
-from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
 from logfs.log.reading.address import SEGMENTS_NAME
 from logfs.machine.host import current_host, system_clock
 from logfs.records.jsontext import decode_object
+from logfs.services.overview import PartitionOverview, TopicOverview, topic_overview
 from logfs.types import TopicPartition
 
 LARGEST_APPEND_BYTES = 1024 * 1024

@@ -1,4 +1,4 @@
-"""What ``logfs plan`` says: the arithmetic of ``logfs.log.planning`` put into rows."""
+"""What ``logfs plan`` says: the arithmetic of ``logfs.services.planning`` put into rows."""
 
 import time
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, RecordTooLargeError, UnknownNameError
 from logfs.library.owner import data_directory
 from logfs.library.places import Place
-from logfs.log.planning.footprint import Workload
-from logfs.log.planning.measuring import Measured, measure, seconds_until_full
-from logfs.log.planning.steady import CapacityPlan, plan_topic
 from logfs.machine.host import current_host, system_clock
 from logfs.records._native import IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES
+from logfs.services.planning.footprint import Workload
+from logfs.services.planning.measuring import Measured, measure, seconds_until_full
+from logfs.services.planning.steady import CapacityPlan, plan_topic
 
 Row = tuple[str, int | str, str]
 """Name, size in bytes or text, remark."""

@@ -19,11 +19,11 @@ from logfs.errors import (
 from logfs.library import owner
 from logfs.library.places import Place, local_directory, locate
 from logfs.library.zones import zone_of
-from logfs.log import mirrors
 from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_point
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock, system_clock
 from logfs.machine.notifying import Notifier
+from logfs.services import mirrors
 
 if TYPE_CHECKING:
     from logfs.kafka.mirroring import Mirror

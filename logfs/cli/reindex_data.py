@@ -17,9 +17,9 @@ from logfs.library.directory import all_partitions, data_and_partitions
 from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
 from logfs.log import names
-from logfs.log.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
-from logfs.log.verifying.smallfiles import read_root
 from logfs.machine.host import current_host
+from logfs.services.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
+from logfs.services.verifying.smallfiles import read_root
 
 
 def reindex_data(

@@ -9,11 +9,11 @@ from multiprocessing import get_context
 from logfs.cli.sharing import Progress, cores
 from logfs.config import TopicConfig
 from logfs.log.names import FileKind
-from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
-from logfs.log.verifying.verify import Run, Verified, verify
 from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import current_host
 from logfs.machine.storeplace import StorePlace
+from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.services.verifying.verify import Run, Verified, verify
 from logfs.types import TopicPartition
 
 _WORTH_A_PROCESS_BYTES = 64 << 20

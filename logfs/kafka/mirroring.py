@@ -26,8 +26,8 @@ from logfs.kafka.mirrored import MirroredPartition
 from logfs.kafka.selection import OnRecreate, TopicSelection, local_config
 from logfs.kafka.targets import MirrorTarget
 from logfs.log.mirrorfile import FAILED, MIRRORING, STOPPED, MirrorSource
-from logfs.log.mirrors import MirrorEnd
 from logfs.log.names import format_topic_id
+from logfs.services.mirrors import MirrorEnd
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

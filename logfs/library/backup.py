@@ -21,9 +21,14 @@ from logfs.library.places import (
     locate,
 )
 from logfs.log import names
-from logfs.log.backup.copying import ChangedError, Job
-from logfs.log.backup.point import Point
-from logfs.log.backup.restoring import (
+from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
+from logfs.log.remote.of_disk import catalog_of
+from logfs.machine.daemonnote import read_daemon_note
+from logfs.machine.disks import disk_of
+from logfs.machine.host import current_host, system_clock
+from logfs.services.backup.copying import ChangedError, Job
+from logfs.services.backup.point import Point
+from logfs.services.backup.restoring import (
     RestorePlan,
     check_source,
     plan_restore_all,
@@ -31,13 +36,8 @@ from logfs.log.backup.restoring import (
     restore_all,
     restore_topics,
 )
-from logfs.log.backup.storecopies import StoreSource
-from logfs.log.backup.taking import back_up
-from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
-from logfs.log.remote.of_disk import catalog_of
-from logfs.machine.daemonnote import read_daemon_note
-from logfs.machine.disks import disk_of
-from logfs.machine.host import current_host, system_clock
+from logfs.services.backup.storecopies import StoreSource
+from logfs.services.backup.taking import back_up
 from logfs.types import TopicPartition
 
 Say = Callable[[str], None]
@@ -79,7 +79,7 @@ def take_backup(
         count: Called with the number of copied bytes.
 
     Raises:
-        BackupError, NoSuchTopicError: See ``logfs.log.backup.taking.back_up``.
+        BackupError, NoSuchTopicError: See ``logfs.services.backup.taking.back_up``.
         LockedError: Another process that is not a daemon writes the directory.
         InvalidConfigError: The store is to be copied, and the directory has none; or the
             destination is the URL of a store.
@@ -122,7 +122,7 @@ def restore_backup(
         count: Called with the number of copied bytes.
 
     Raises:
-        BackupError, TopicExistsError, NoSuchTopicError: See ``logfs.log.backup.restoring``.
+        BackupError, TopicExistsError, NoSuchTopicError: See ``logfs.services.backup.restoring``.
         LockedError: Another process owns one of the directories.
         OSError: The disk failed.
     """

@@ -16,9 +16,6 @@ from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
 from logfs.library.mounted_disk import MountedDisk
 from logfs.library.points import offset_of, reached
-from logfs.log.following.followed import AnyLog
-from logfs.log.following.store import FollowedStore
-from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.address import (
     AtByte,
     Earliest,
@@ -29,6 +26,9 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import current_host, system_clock
+from logfs.services.following.followed import AnyLog
+from logfs.services.following.store import FollowedStore
+from logfs.services.following.watched import STEP_BYTES
 from logfs.types import IsolationLevel, TopicPartition
 
 Positions: TypeAlias = Callable[[ReadableLog, str], int | None]

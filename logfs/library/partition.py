@@ -16,13 +16,13 @@ from logfs.library.points import Point, point_of
 from logfs.library.producer import Producer
 from logfs.library.records import Appendable, Headers, NewRecord, check_range, chunks, to_record
 from logfs.library.writer import Writer
-from logfs.log.following.followed import AnyLog
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.scanning.ranges import OffsetRange
 from logfs.machine.host import system_clock
 from logfs.records.produced import add_to_sequence
 from logfs.records.record import Record
+from logfs.services.following.followed import AnyLog
+from logfs.services.scanning.ranges import OffsetRange
 from logfs.types import Closeable, IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:

@@ -26,8 +26,6 @@ from logfs.library.backup import new_job, owned_directory
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.owner import data_directory, opened_store, owned
 from logfs.library.places import DirectoryKind, Place, kind_of, local_directory, locate, served_at
-from logfs.log.backup.copying import ChangedError
-from logfs.log.backup.restoring import restore_all
 from logfs.log.names import LOCK_FILE, TIERED
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
@@ -38,13 +36,15 @@ from logfs.log.remote.keys import STORE, PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.status import RemoteStatus, remote_as_json
-from logfs.log.tiering.orphans import find_orphans
-from logfs.log.tiering.owning import PartitionTiering
 from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
 from logfs.records.jsontext import decode_json, decode_object
+from logfs.services.backup.copying import ChangedError
+from logfs.services.backup.restoring import restore_all
+from logfs.services.tiering.orphans import find_orphans
+from logfs.services.tiering.owning import PartitionTiering
 from logfs.types import TopicPartition
 
 _VERSION = 1

@@ -16,8 +16,8 @@ from logfs.library.table_path import LogsPath, parse_path
 from logfs.library.zones import zone_of
 from logfs.log.reading import address
 from logfs.log.reading.address import AtByte, AtOffset, Earliest, Latest, Moment
-from logfs.log.scanning.ranges import OffsetRange
 from logfs.machine.packages import how_to_add
+from logfs.services.scanning.ranges import OffsetRange
 from logfs.types import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from logfs.library.places import DirectoryKind, kind_of
 from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.checkpoints import read_partition_metadata
-from logfs.log.following.files import FollowedSegments
-from logfs.log.following.listing import RACY_MS
 from logfs.log.listing import list_partitions
 from logfs.log.remote.of_disk import bucket_of
-from logfs.log.scanning.stored import StoredLog, read_bounds
 from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock
+from logfs.services.following.files import FollowedSegments
+from logfs.services.following.listing import RACY_MS
+from logfs.services.scanning.stored import StoredLog, read_bounds
 from logfs.types import IsolationLevel, TopicPartition
 
 _OPEN_SEGMENTS = 16

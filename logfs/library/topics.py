@@ -27,13 +27,13 @@ from logfs.errors import (
 from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.owner import daemon_of, opened_store, owned
 from logfs.library.places import Place, served_at
-from logfs.log import administration
-from logfs.log.administration import TopicFacts, check_changes, check_growth
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
 from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
 from logfs.records.jsontext import decode_object
+from logfs.services import administration
+from logfs.services.administration import TopicFacts, check_changes, check_growth
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -33,15 +33,9 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     topiccreation, topicdeletion   the directories of topics that come and go
     topicchanges   the topics of a directory that is written here: created, altered, deleted
     store          LogStore: such a directory, from the lock to the clean stop
-    tiering/       sealed segments go to an object store, their local files go
-    following/     FollowedStore: a directory that another process writes
-    backup/        copies of a data directory while its daemon runs
-    verifying/     checking all files; reindexing: rebuilding the indexes
-    dumping/       the output of kafka-dump-log
-    planning/      size estimates of topics
-    mirrors        what is done to a copy of a topic of a cluster for its source's sake
-    overview, administration   what ``logfs status`` and ``logfs topic`` show and change
-    scanning/      records of a partition straight from its files, for Spark
+
+What is done to whole logs from outside (backup, verifying, tiering, following and others) is in
+``logfs.services``.
 
 A ``PartitionLog`` may be used by several threads: changes take its lock, readers take a snapshot.
 """

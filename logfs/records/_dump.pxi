@@ -1,5 +1,5 @@
 # Part of _native.pyx: batches as kafka-dump-log prints them. What the lines look like is in
-# ``logfs.log.dumping``.
+# ``logfs.services.dumping``.
 
 cdef enum:
     DUMP_ENOUGH = 1 << 20       # bytes of output after which feed returns

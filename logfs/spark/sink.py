@@ -25,11 +25,11 @@ from logfs.errors import InvalidConfigError, LogfsError
 from logfs.library.owner import act_patiently
 from logfs.library.places import locate
 from logfs.library.stored_partitions import now_ms
-from logfs.log.overview import topic_overview
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.publish import forget, publish
 from logfs.log.publishing.staging import StagedFile, remove_staged
 from logfs.log.store import LogStore
+from logfs.services.overview import topic_overview
 from logfs.spark.staging import Stager
 from logfs.spark.target import BYTES_OF_A_BATCH, SinkTarget, advice_on
 

@@ -12,7 +12,7 @@ from logfs.arrow.reading import read_range
 from logfs.errors import DataLossError
 from logfs.library.mounted_disk import disk_at
 from logfs.library.stored_partitions import SeenLog, check_root
-from logfs.log.scanning.ranges import OffsetRange
+from logfs.services.scanning.ranges import OffsetRange
 from logfs.spark.planning import Task
 from logfs.types import IsolationLevel, TopicPartition
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from logfs.log.dumping.dump import SUFFIXES
+from logfs.services.dumping.dump import SUFFIXES
 from tests.kafka import theirs
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client

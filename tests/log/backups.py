@@ -9,13 +9,13 @@ from logfs.config import StoreConfig
 from logfs.disk.link_or_copy import FileTransfer
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
-from logfs.log.backup.copying import Job
-from logfs.log.backup.point import Point, take_point
-from logfs.log.backup.restoring import restore_all
 from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host
+from logfs.services.backup.copying import Job
+from logfs.services.backup.point import Point, take_point
+from logfs.services.backup.restoring import restore_all
 from logfs.types import TopicPartition, View
 from tests.log.support import kept_runs_of
 from tests.mounting import now_ms

@@ -1,6 +1,6 @@
 """Followed partitions, their records and positions."""
 
-from logfs.log.following.followed import FollowedLog
+from logfs.services.following.followed import FollowedLog
 from logfs.types import View
 from tests.log.foreign import FakeBroker
 from tests.log.support import kept_runs_of

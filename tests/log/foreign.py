@@ -14,12 +14,12 @@ from uuid import UUID
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.checkpoints import write_offsets, write_partition_metadata
-from logfs.log.following.followed import FollowedLog
-from logfs.log.following.store import AT_ONCE_BYTES, FollowedStore
 from logfs.log.host import Host
 from logfs.log.names import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
 from logfs.records.batch import BatchFields, decode_records, encode_batch
 from logfs.records.record import Record
+from logfs.services.following.followed import FollowedLog
+from logfs.services.following.store import AT_ONCE_BYTES, FollowedStore
 from logfs.types import TopicPartition
 from tests.fakes import START_MS, FakeDisk
 from tests.log.support import batches_in

@@ -4,10 +4,10 @@ import struct
 import pytest
 
 from logfs.errors import CorruptRecordError, InvalidConfigError
-from logfs.log.dumping import decoders
-from logfs.log.dumping.decoders import control_text
-from logfs.log.dumping.messages import Reader, decode_message, json_text, parse_schemas
-from logfs.log.dumping.output import Parse
+from logfs.services.dumping import decoders
+from logfs.services.dumping.decoders import control_text
+from logfs.services.dumping.messages import Reader, decode_message, json_text, parse_schemas
+from logfs.services.dumping.output import Parse
 
 # Written by Kafka 4.1.1 and printed by its kafka-dump-log.
 GROUP = (

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError, NoSuchPartitionError
-from logfs.log.following.files import FollowedSegments
-from logfs.log.scanning.ranges import OffsetRange, RangeReader
-from logfs.log.scanning.stored import Bounds, StoredLog, cut, size_of
 from logfs.records.columns import Columns, RecordColumns
 from logfs.records.record import Record
+from logfs.services.following.files import FollowedSegments
+from logfs.services.scanning.ranges import OffsetRange, RangeReader
+from logfs.services.scanning.stored import Bounds, StoredLog, cut, size_of
 from logfs.types import IsolationLevel, TopicPartition
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import FakeBroker

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import CorruptRecordError
-from logfs.log.following.files import FollowedSegments
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.matched_lines import LineReader
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.reading.records import RecordReader
-from logfs.log.scanning.ranges import OffsetRange, RangeReader
-from logfs.log.scanning.stored import StoredLog
 from logfs.records._native import RecordSearch
 from logfs.records.batch import encode_batch
 from logfs.records.columns import Columns
 from logfs.records.record import Record
+from logfs.services.following.files import FollowedSegments
+from logfs.services.scanning.ranges import OffsetRange, RangeReader
+from logfs.services.scanning.stored import StoredLog
 from logfs.types import IsolationLevel, View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import Follower

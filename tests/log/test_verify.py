@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from logfs.config import TopicConfig
 from logfs.log.compaction.rounds import clean
 from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from logfs.log.verifying.findings import Level
-from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
-from logfs.log.verifying.verify import MAX_ROUNDS, verify
 from logfs.records.record import Record
+from logfs.services.verifying.findings import Level
+from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.services.verifying.verify import MAX_ROUNDS, verify
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
 from tests.log.compaction import CompactedLog, dirty_range_of, tools

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.segments.table import ENTRY_BYTES
-from logfs.log.verifying.findings import Finding
-from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
-from logfs.log.verifying.verify import Verified, verify
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
+from logfs.services.verifying.findings import Finding
+from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.services.verifying.verify import Verified, verify
 from tests.fakes import START_MS
 from tests.log.compaction import CompactedLog
 from tests.log.support import DIRECTORY, Bench, batches_in

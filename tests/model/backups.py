@@ -3,11 +3,11 @@
 import errno
 
 from logfs.disk.link_or_copy import FileTransfer
-from logfs.log.backup.copying import Job
-from logfs.log.backup.point import Point, take_point
-from logfs.log.backup.restoring import restore_all
-from logfs.log.backup.taking import back_up
 from logfs.log.store import LogStore
+from logfs.services.backup.copying import Job
+from logfs.services.backup.point import Point, take_point
+from logfs.services.backup.restoring import restore_all
+from logfs.services.backup.taking import back_up
 from logfs.types import TopicPartition
 from tests.fakes import FakeDisk
 from tests.fakestate import os_error

@@ -9,7 +9,7 @@ from logfs.disk import generations
 from logfs.disk.posix import PosixDisk
 from logfs.errors import FencedError
 from logfs.log.remote.directory import forget_directory_id, own_directory
-from logfs.log.tiering.removing import SHORTEST_DELAY_MS
+from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.log.support import text_of
 from tests.mounting import Mount, logfs, wait_until
 from tests.remote.servers import Bucket, ObjectServer

@@ -6,8 +6,8 @@ from logfs.errors import DivergedError, FencedError, RemoteStorageError
 from logfs.log.remote.entries import TIERED_ENTRY_BYTES
 from logfs.log.remote.rows import HEADER_BYTES
 from logfs.log.retention import apply_retention
-from logfs.log.tiering import heads
-from logfs.log.tiering.removing import SHORTEST_DELAY_MS
+from logfs.services.tiering import heads
+from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from logfs.types import View
 from tests.log.support import text_of
 from tests.remote.fakestore import FakeStore

@@ -3,8 +3,8 @@
 import pytest
 
 from logfs.errors import MirrorError
-from logfs.log import mirrors
 from logfs.log.mirrorfile import MirrorSource
+from logfs.services import mirrors
 from tests.log.mirroring import catch_up, stored
 from tests.log.support import Bench, text_of
 from tests.remote.tiering import TIERED, TieredBench

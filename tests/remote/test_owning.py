@@ -16,8 +16,8 @@ from logfs.log.names import OWNED
 from logfs.log.remote.head import Head
 from logfs.log.remote.reading import read_entries
 from logfs.log.retention import apply_retention
-from logfs.log.tiering.ownership import OwnedVersions
-from logfs.log.tiering.removing import SHORTEST_DELAY_MS
+from logfs.services.tiering.ownership import OwnedVersions
+from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.fakestate import Stopped
 from tests.log.support import text_of
 from tests.long import Limits

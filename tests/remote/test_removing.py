@@ -9,9 +9,9 @@ import pytest
 from logfs.errors import InvalidConfigError
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.retention import apply_retention
-from logfs.log.tiering.orphans import OLD_MS, find_orphans
-from logfs.log.tiering.removing import SHORTEST_DELAY_MS
 from logfs.log.trimming import trim
+from logfs.services.tiering.orphans import OLD_MS, find_orphans
+from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.log.support import TP, text_of
 from tests.remote.tiering import TIERED, Stop, TieredBench, no_throttle
 

@@ -14,8 +14,8 @@ from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_head
 from logfs.log.store import LogStore
-from logfs.log.tiering.owning import PartitionTiering
-from logfs.log.tiering.topics import DeletedTopics
+from logfs.services.tiering.owning import PartitionTiering
+from logfs.services.tiering.topics import DeletedTopics
 from tests.fakes import FakeDisk
 from tests.log.support import Bench
 from tests.remote.fakestore import FakeStore

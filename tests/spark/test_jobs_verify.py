@@ -62,7 +62,7 @@ def test_a_machine_without_the_directory_is_told(
 ) -> None:
     """As if what was listed here were not there where Spark runs."""
     from logfs.errors import SparkJobError
-    from logfs.log.verifying.segments import SegmentTask
+    from logfs.services.verifying.segments import SegmentTask
     from logfs.spark.jobs.verify import SparkVerifier
 
     (tmp_path / "empty" / "orders-0").mkdir(parents=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from logfs.log.following.files import FollowedSegments
 from logfs.log.reading.lookup import offset_for_time
-from logfs.log.scanning.stored import StoredLog
+from logfs.services.following.files import FollowedSegments
+from logfs.services.scanning.stored import StoredLog
 from logfs.types import IsolationLevel
 from tests.fakes import START_MS
 from tests.kafka.jars import SMALL

@@ -179,8 +179,8 @@ class _Append(NamedTuple):
         from logfs.cli.append_target import prepare
         from logfs.cli.store_appender import StoreAppender
         from logfs.library.topics import StoredTopics
-        from logfs.log.overview import topic_overview
         from logfs.machine.host import system_clock
+        from logfs.services.overview import topic_overview
 
         prepare(StoredTopics(self.place.root, store), self.target, create=self.options.create)
         is_durable = self.options.flush_every is not None

@@ -14,8 +14,8 @@ from logfs.errors import LogfsError
 from logfs.machine.disks import disk_of, is_url
 
 if TYPE_CHECKING:
-    from logfs.log.dumping.output import DumpOptions, Parse
-    from logfs.log.dumping.source import DumpFile
+    from logfs.services.dumping.output import DumpOptions, Parse
+    from logfs.services.dumping.source import DumpFile
 
 _STRING = "org.apache.kafka.tools.api.StringDecoder"
 _MAX_INT32 = 2**31 - 1
@@ -151,8 +151,8 @@ def dump(
 
 
 def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> int:
-    from logfs.log.dumping.dump import dump_file
-    from logfs.log.dumping.output import Findings, Streams
+    from logfs.services.dumping.dump import dump_file
+    from logfs.services.dumping.output import Findings, Streams
 
     out = TerminalOutput(sys.stdout.buffer) if sys.stdout.isatty() else sys.stdout.buffer
     streams = Streams(out, sys.stderr.buffer)
@@ -176,8 +176,8 @@ def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> in
 def _sources(path: str) -> "Iterator[DumpFile]":
     """Yield the file of a path, or the files of a directory by name."""
     from logfs.disk.posix import PosixDisk
-    from logfs.log.dumping.dump import is_known
-    from logfs.log.dumping.source import DumpFile
+    from logfs.services.dumping.dump import is_known
+    from logfs.services.dumping.source import DumpFile
 
     if is_url(path):
         yield from _remote_sources(path.rstrip("/"))
@@ -198,8 +198,8 @@ def _sources(path: str) -> "Iterator[DumpFile]":
 def _remote_sources(url: str) -> "Iterator[DumpFile]":
     """Yield the file of a URL, or the files of a partition: URL/TOPIC-PARTITION[/FILE]."""
     from logfs.library.places import locate
-    from logfs.log.dumping.dump import is_known
-    from logfs.log.dumping.source import DumpFile
+    from logfs.services.dumping.dump import is_known
+    from logfs.services.dumping.source import DumpFile
 
     place = locate(url)
     disk, name = disk_of(place.root), "/".join(place.address)
@@ -213,7 +213,7 @@ def _remote_sources(url: str) -> "Iterator[DumpFile]":
 
 
 def _options(chosen: dict[str, object]) -> "DumpOptions":
-    from logfs.log.dumping.output import DumpOptions
+    from logfs.services.dumping.output import DumpOptions
 
     kind, classes = chosen["log_kind"], (chosen["key_class"], chosen["value_class"])
     is_printed = bool(chosen["is_printed"] or kind or any(classes))
@@ -232,7 +232,7 @@ def _options(chosen: dict[str, object]) -> "DumpOptions":
 def _parse(kind: object, key_class: object, value_class: object) -> "Parse | None":
     if kind is None and key_class is None and value_class is None:
         return None
-    from logfs.log.dumping import decoders
+    from logfs.services.dumping import decoders
 
     match kind:
         case "offsets":

@@ -17,7 +17,7 @@ from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
-    from logfs.log.reindexing import Reindexed
+    from logfs.services.reindexing import Reindexed
 
 
 @click.command()

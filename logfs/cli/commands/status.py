@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
     from logfs.library.group_lags import GroupLag
     from logfs.library.places import Place
-    from logfs.log.overview import PartitionOverview, TopicOverview
+    from logfs.services.overview import PartitionOverview, TopicOverview
 
 _UNSEEN_MS = 86_400_000
 """After so long without its process a forward is named."""

@@ -23,7 +23,7 @@ from logfs.types import MAX_PARTITIONS
 
 if TYPE_CHECKING:
     from logfs.library.topics import Topics
-    from logfs.log.administration import TopicFacts
+    from logfs.services.administration import TopicFacts
 
 T = TypeVar("T")
 

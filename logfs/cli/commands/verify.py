@@ -22,7 +22,7 @@ from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.log.verifying.verify import Verified
+    from logfs.services.verifying.verify import Verified
     from logfs.types import TopicPartition
 
 DAMAGED = 1

@@ -20,10 +20,10 @@ from logfs.disk.vfs import Syncs
 from logfs.errors import LogfsError
 from logfs.fs.files.handles import FileHandle
 from logfs.fs.partitions.partition import MountedPartition
-from logfs.log.following.followed import AnyLog
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.flusher import Flush
 from logfs.machine.host import Clock
+from logfs.services.following.followed import AnyLog
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,6 @@ from logfs.fs.tree.nodes import (
     RangeNode,
 )
 from logfs.fs.tree.rawnodes import RawNode, SealedNode
-from logfs.log.following.followed import AnyLog
 from logfs.log.lines.notes import NO_SLOT, WriteNotes
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
@@ -44,6 +43,7 @@ from logfs.log.reading.merging import MergedFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing._end import NativeWriter
+from logfs.services.following.followed import AnyLog
 
 T = TypeVar("T")
 

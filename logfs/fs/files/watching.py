@@ -24,8 +24,8 @@ import trio
 from logfs.errors import ControlError
 from logfs.fs.files.handles import FileHandle
 from logfs.fs.kernel.hooks import Hooks, WatchedRow
-from logfs.log.following.store import AnyStore
 from logfs.log.reading.readable import ReadableLog
+from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 
 LONGEST_MS = 60_000

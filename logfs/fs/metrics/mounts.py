@@ -22,9 +22,9 @@ from logfs.fs.metrics.groups import GroupMetrics
 from logfs.fs.operations.served import Operations
 from logfs.fs.tree.replies import OPERATIONS
 from logfs.log.compaction.cleaner import CleanerMetrics
-from logfs.log.following.store import AnyStore
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 
 LOOK_S = 0.05
 """The longest examination of the page cache in one collection; the rest is done in the next."""

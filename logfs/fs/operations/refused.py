@@ -13,7 +13,7 @@ from logfs.fs.tree.lookups import Lookups
 from logfs.fs.tree.nodes import Node
 from logfs.fs.tree.replies import RequestCounts, request_handler
 from logfs.fs.tree.rules import refusal
-from logfs.log.following.store import AnyStore
+from logfs.services.following.store import AnyStore
 
 
 class RefusedOperations(pyfuse3.Operations):

@@ -67,9 +67,9 @@ from logfs.fs.tree.storewaits import StoreWaits, interruptible
 from logfs.fs.tree.tree import Tree
 from logfs.fs.tree.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.fs.upkeep.tasks import BackgroundTasks
-from logfs.log.following.store import AnyStore
 from logfs.log.lines.writer import LineWriter
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 
 RESENT = 1 << 63
 """The bit of a request's number that says that the kernel sends it again."""

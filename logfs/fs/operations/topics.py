@@ -16,9 +16,9 @@ from logfs.fs.tree.nodes import Node, PlainNode, TopicNode
 from logfs.fs.tree.rules import refusal
 from logfs.fs.tree.tree import Tree
 from logfs.log.attributes import Ownership as StoredOwnership
-from logfs.log.following.store import AnyStore
 from logfs.log.topics import check_partitions
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -6,9 +6,9 @@ that knows the partition (inodes, open files, the executor) stays.
 
 from logfs.disk.remote.overlay import has_store
 from logfs.fs.partitions.executor import PartitionExecutor
-from logfs.log.following.followed import AnyLog
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.segment import Segment
+from logfs.services.following.followed import AnyLog
 from logfs.types import IsolationLevel, TopicPartition
 
 _NO_FLUSH = 2**63 - 1

@@ -23,9 +23,9 @@ from logfs.errors import QuotaExceededError
 from logfs.fs.kernel.errnos import RefusedError, TooManyOpenFilesError
 from logfs.fs.kernel.permissions import MountOwnership
 from logfs.fs.options import MountOptions
-from logfs.log.following.store import AnyStore
 from logfs.log.quotas import TopicUsage
 from logfs.records.layout import HEADER_BYTES
+from logfs.services.following.store import AnyStore
 
 _MESSAGE_BYTES = "max.message.bytes"
 _QUOTA_KEYS = "logfs.quota."

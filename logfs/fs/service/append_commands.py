@@ -16,7 +16,6 @@ from logfs.fs.handover.control import ControlNote, ControlNotes
 from logfs.fs.operations.served import Operations
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.service.query_commands import find_partition
-from logfs.log.following.store import AnyStore
 from logfs.log.lines.append import append_by_key, append_lines
 from logfs.log.lines.form import Lines
 from logfs.log.lines.pipelined import append_file, append_file_by_key
@@ -26,6 +25,7 @@ from logfs.log.publishing.staging import decode_staged
 from logfs.log.writing.producerbatches import Appended, decode_batches
 from logfs.machine.host import Clock
 from logfs.records.compression import Buffer
+from logfs.services.following.store import AnyStore
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ from logfs.fs.service.append_commands import AppendCommands
 from logfs.fs.service.mirror_commands import MirrorCommands
 from logfs.fs.service.query_commands import QueryCommands, find_partition
 from logfs.fs.tree.nodes import FileNode, TopicNode
-from logfs.log import administration
 from logfs.log.compaction.manual import (
     compact_now,
     logs_of,
@@ -24,7 +23,6 @@ from logfs.log.compaction.manual import (
     watched,
 )
 from logfs.log.compaction.tools import CleaningTools
-from logfs.log.following.store import AnyStore
 from logfs.log.packing.packer import pack_now, packable_logs
 from logfs.log.partition import PartitionLog
 from logfs.log.trimming import (
@@ -36,6 +34,8 @@ from logfs.log.trimming import (
     trim,
 )
 from logfs.machine.host import Clock
+from logfs.services import administration
+from logfs.services.following.store import AnyStore
 
 Done = TypeVar("Done")
 

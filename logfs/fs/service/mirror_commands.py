@@ -17,14 +17,14 @@ from logfs.fs.handover.control import ControlNotes
 from logfs.fs.operations.served import Operations
 from logfs.fs.service.query_commands import find_partition
 from logfs.fs.tree.nodes import TopicNode
-from logfs.log import mirrors
-from logfs.log.following.store import AnyStore
 from logfs.log.mirrorfile import source_of
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.replication import Replicated
 from logfs.machine.host import Clock
 from logfs.records._native import batch_run
 from logfs.records.compression import Buffer
+from logfs.services import mirrors
+from logfs.services.following.store import AnyStore
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from logfs.errors import ControlError, LogOfflineError
 from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.fs.operations.served import Operations
 from logfs.fs.partitions.partition import MountedPartition
-from logfs.log import administration
-from logfs.log.backup.point import take_point
-from logfs.log.following.store import AnyStore
-from logfs.log.overview import topic_overview
 from logfs.machine.host import Clock, utc_offset_s
+from logfs.services import administration
+from logfs.services.backup.point import take_point
+from logfs.services.following.store import AnyStore
+from logfs.services.overview import topic_overview
 
 _LIMIT = trio.CapacityLimiter(8)
 """Questions about all partitions at the same time: one of their disks may hang."""

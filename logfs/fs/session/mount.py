@@ -49,7 +49,6 @@ from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Cache, open_cache
 from logfs.log import names
-from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
@@ -65,6 +64,7 @@ from logfs.machine.host import (
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.terminal import ControllingTerminal
 from logfs.records.compression import limit_decompressed
+from logfs.services.following.store import AnyStore, FollowedStore
 
 logger = logging.getLogger(__name__)
 

@@ -40,7 +40,6 @@ from logfs.fs.tree.nodes import (
 )
 from logfs.fs.tree.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log import names
-from logfs.log.following.store import AnyStore
 from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
@@ -57,6 +56,7 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved, resolve, resolve_records, resolve_segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 from logfs.types import IsolationLevel, View
 
 T = TypeVar("T")

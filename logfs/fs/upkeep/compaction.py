@@ -16,8 +16,8 @@ from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
 from logfs.log.compaction.cleaner import LogCleaner
 from logfs.log.compaction.tools import tools_for
-from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

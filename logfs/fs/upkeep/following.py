@@ -24,13 +24,13 @@ from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LockedError, LogfsError
 from logfs.fs.tree.tree import Tree
 from logfs.log import names
-from logfs.log.following.store import AnyStore
-from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.caches import cache_directory
 from logfs.machine.disks import is_url
 from logfs.machine.host import Clock
 from logfs.records.jsontext import decode_json
+from logfs.services.following.store import AnyStore
+from logfs.services.following.watched import STEP_BYTES
 
 logger = logging.getLogger(__name__)
 

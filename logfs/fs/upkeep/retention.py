@@ -35,10 +35,10 @@ from logfs.log.directoryretention import (
     too_large,
     usage,
 )
-from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
 from logfs.log.retention import Deletion, apply_retention
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -33,11 +33,11 @@ from logfs.fs.upkeep.following import Follower
 from logfs.fs.upkeep.packing import Packing
 from logfs.fs.upkeep.retention import Retention
 from logfs.fs.upkeep.tiering import Tiering
-from logfs.log.following.store import AnyStore
 from logfs.log.groups import removal
 from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

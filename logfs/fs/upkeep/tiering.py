@@ -18,16 +18,16 @@ import trio
 
 from logfs.config.remote import RemoteConfig
 from logfs.errors import DeletedError, LogfsError, RemoteStorageError, text_of
-from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.directory import own_directory, read_remote_config
 from logfs.log.remote.head import Writer
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
-from logfs.log.tiering.owning import PartitionTiering
-from logfs.log.tiering.topics import DeletedTopics
 from logfs.machine.host import Clock, machine_id
+from logfs.services.following.store import AnyStore
+from logfs.services.tiering.owning import PartitionTiering
+from logfs.services.tiering.topics import DeletedTopics
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Whether the objects of a partition are those that its head names. Reads heads, tables and lists.
 
-What the objects contain is checked by reading them: see ``logfs.log.verifying``.
+What the objects contain is checked by reading them: see ``logfs.services.verifying``.
 """
 
 from collections.abc import Iterator

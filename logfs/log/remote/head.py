@@ -98,7 +98,7 @@ class Head:
         tables: Entries before those of the head, by offset.
         entries: The last tiered segments, by base offset, without gaps between them.
         is_noted: The writer had noted this version before it was sent; see
-            ``logfs.log.tiering.ownership``. Earlier versions of logfs note nothing.
+            ``logfs.services.tiering.ownership``. Earlier versions of logfs note nothing.
     """
 
     nonce: bytes

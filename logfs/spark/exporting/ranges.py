@@ -6,7 +6,7 @@ from collections.abc import Collection
 from logfs.arrow.reading import read_range
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
-from logfs.log.scanning.ranges import OffsetRange
+from logfs.services.scanning.ranges import OffsetRange
 from logfs.spark.exporting.dayfiles import COLUMNS, DayFiles, file_schema
 from logfs.spark.exporting.manifest import ExportRange, Written, file_name, note_written
 from logfs.spark.exporting.targets import open_target

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from logfs.arrow.reading import read_range
 from logfs.errors import LogfsError
 from logfs.library.mounted_disk import disk_at
-from logfs.log.scanning.ranges import OffsetRange
+from logfs.services.scanning.ranges import OffsetRange
 from logfs.spark.exporting.dayfiles import COLUMNS, by_day, read_columns
 from logfs.spark.exporting.manifest import ExportManifest, ExportRange, file_order
 from logfs.spark.exporting.targets import open_target

@@ -1,8 +1,8 @@
 """``logfs verify --spark``: check the segments on the executors, with the same code.
 
-The driver lists the directory and judges the findings (``logfs.log.verifying.verify``); only the
-segments are checked here. The job locks and writes nothing, so a killed one leaves no trace, and
-the next one starts from the beginning.
+The driver lists the directory and judges the findings (``logfs.services.verifying.verify``); only
+the segments are checked here. The job locks and writes nothing, so a killed one leaves no trace,
+and the next one starts from the beginning.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from logfs.disk.vfs import Disk
 from logfs.errors import SparkJobError
 from logfs.log.names import FileKind
-from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.machine.disks import disk_of
+from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.spark.jobs.running import Progress, SparkJob
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class SparkVerifier:
         self._root = root
 
     def run(self, tasks: Sequence[SegmentTask]) -> Sequence[SegmentReport]:
-        """Check segments: a ``logfs.log.verifying.verify.Run``.
+        """Check segments: a ``logfs.services.verifying.verify.Run``.
 
         Raises:
             SparkJobError: A machine does not have the directory, or a task failed.

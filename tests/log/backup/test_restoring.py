@@ -6,10 +6,10 @@ import pytest
 
 from logfs.errors import BackupError, TopicExistsError
 from logfs.log import names
-from logfs.log.backup.restoring import restore_all, restore_topics
-from logfs.log.backup.taking import back_up
 from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
+from logfs.services.backup.restoring import restore_all, restore_topics
+from logfs.services.backup.taking import back_up
 from logfs.types import View
 from tests.log.backups import (
     LINES,
