@@ -15,11 +15,11 @@ from benchmarks.library import UnsyncedDisk
 from benchmarks.runner import Bench
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.log.compaction.manual import compact_now
-from logfs.log.compaction.tools import tools_for
 from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
+from logfs.services.compaction.manual import compact_now
+from logfs.services.compaction.tools import tools_for
 from logfs.types import View
 
 TOPIC = "keyed"

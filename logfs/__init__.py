@@ -30,7 +30,7 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
                  |
               control           the requests to the daemon, as bytes
                  |
-              services          following, tiering, backup, verifying: what is done to logs
+              services          views, retention, compaction, tiering, backup: done with logs
                  |
                 log             one partition, and the store of all; no async, no clock
                /   \

@@ -33,12 +33,12 @@ from logfs.records.record import Record
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logfs.log.compaction.manual import Compacted
-    from logfs.log.packing.packer import Packed
-    from logfs.log.trimming import Trimmed
     from logfs.services.administration import TopicFacts
     from logfs.services.backup.point import Point
+    from logfs.services.compaction.manual import Compacted
     from logfs.services.overview import TopicOverview
+    from logfs.services.packing.packer import Packed
+    from logfs.services.retention.trimming import Trimmed
 
 MAX_PAYLOAD_BYTES = frames.MAX_PAYLOAD_BYTES
 """How many bytes one request may bring."""
@@ -283,7 +283,7 @@ class Daemon:
         even_if_held: bool = False,
         is_preview: bool = False,
     ) -> "list[Trimmed]":
-        """Delete the records before an address; see ``logfs.log.trimming``.
+        """Delete the records before an address; see ``logfs.services.retention.trimming``.
 
         Args:
             names: The components of the address, such as "orders" and "0@-7d".
@@ -291,7 +291,7 @@ class Daemon:
             even_if_held: Also what waits to be forwarded to a cluster.
             is_preview: Return what would be done, and change nothing.
         """
-        from logfs.log.trimming import Trimmed
+        from logfs.services.retention.trimming import Trimmed
 
         fields = {"names": [*names], "at_once": at_once, "even_if_held": even_if_held}
         request = "preview_trim" if is_preview else "trim"
@@ -300,8 +300,8 @@ class Daemon:
     def compact(
         self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]
     ) -> "list[Compacted]":
-        """Compact a partition, or all of a topic; see ``logfs.log.compaction.manual``."""
-        from logfs.log.compaction.manual import Compacted
+        """Compact a partition, or all of a topic; see ``logfs.services.compaction.manual``."""
+        from logfs.services.compaction.manual import Compacted
 
         fields = {"topic": topic, "partition": partition, "roll": roll}
         return [Compacted(**row) for row in self.ask("compact", fields, progress=progress)]
@@ -310,7 +310,7 @@ class Daemon:
         self, topic: str, partition: int | None, *, progress: Callable[[str], None]
     ) -> "list[Compacted]":
         """Return what ``compact`` would do, and change nothing."""
-        from logfs.log.compaction.manual import Compacted
+        from logfs.services.compaction.manual import Compacted
 
         fields = {"topic": topic, "partition": partition}
         return [Compacted(**row) for row in self.ask("preview_compact", fields, progress=progress)]
@@ -318,8 +318,8 @@ class Daemon:
     def pack(
         self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]
     ) -> "list[Packed]":
-        """Pack a partition, or all of a topic; see ``logfs.log.packing``."""
-        from logfs.log.packing.packer import Packed
+        """Pack a partition, or all of a topic; see ``logfs.services.packing``."""
+        from logfs.services.packing.packer import Packed
 
         fields = {"topic": topic, "partition": partition, "roll": roll}
         return [Packed(**row) for row in self.ask("pack", fields, progress=progress)]

@@ -100,28 +100,20 @@ LOG_FLOORS = (
     {"writing"},
     {"partition"},
     {"lines"},
-    {"checkpointing", "meta", "holds"},
+    {"checkpointing"},
     {"loading"},
     {"groups"},
     {"catalog"},
-    {"compaction", "retention", "trimming", "publishing", "closing"},
-    {"packing", "directoryretention"},
+    {"publishing", "closing"},
     {"topiccreation", "topicdeletion", "topicchanges", "store"},
 )
 
 SERVICES_FLOORS = (
-    {"tiering"},
-    {
-        "backup",
-        "verifying",
-        "following",
-        "dumping",
-        "planning",
-        "overview",
-        "administration",
-        "mirrors",
-    },
-    {"reindexing", "scanning"},
+    {"views", "meta"},
+    {"retention", "compaction"},
+    {"packing"},
+    {"tiering", "following", "backup", "verifying", "dumping", "planning", "clusters"},
+    {"overview", "administration", "scanning", "reindexing"},
 )
 
 FS_FLOORS = (
@@ -438,7 +430,7 @@ def test_right_uses_in_cython_pass() -> None:
         ("segments", "from logfs.log.reading.lookup import offset_hint"),
         ("indexes", "import logfs.log.segments.segment"),
         ("writing", "from logfs.log import store"),
-        ("compaction", "def f():\n    from logfs.log.store import LogStore"),
+        ("catalog", "def f():\n    from logfs.log.store import LogStore"),
         (
             "names",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import logfs.log.losses",

@@ -12,11 +12,11 @@ from benchmarks.mounts import mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, hold, rates
 from benchmarks.runner import Bench, alternate, settle, shell_run, timed_shell
 from logfs.config import StoreConfig
-from logfs.log.compaction.tools import tools_for
-from logfs.log.packing.packer import pack_now
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.records._native import encode_lines
+from logfs.services.compaction.tools import tools_for
+from logfs.services.packing.packer import pack_now
 from logfs.types import View
 
 _PATHS = ("/", "/index.html", "/products/%d", "/cart", "/static/app.js", "/api/orders/%d")

@@ -33,10 +33,12 @@ from logfs.log.reading.address import (
     parse_partition_name,
     parse_topic_range,
 )
-from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
-from logfs.log.reading.merging import MergedFile, MergedPart
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import (
+from logfs.machine.disks import disk_of
+from logfs.machine.host import system_clock
+from logfs.services.views.files import FixedFile, GrowingFile, RawFile
+from logfs.services.views.merging import MergedFile, MergedPart
+from logfs.services.views.resolve import (
     VIEWS,
     Resolved,
     fixed_now,
@@ -44,8 +46,6 @@ from logfs.log.reading.resolve import (
     resolve_records,
     resolve_segment,
 )
-from logfs.machine.disks import disk_of
-from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, View
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
         with Groups(place) as groups:
             address = address.without_groups(partial(groups.position_in, log))
     if address.view is Suffix.META and not address.has_selector:
-        from logfs.log.meta import format_meta, partition_meta
+        from logfs.services.meta import format_meta, partition_meta
 
         out.write(format_meta(partition_meta(log, level)))
         return None

@@ -23,7 +23,7 @@ from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock, system_clock
 from logfs.machine.notifying import Notifier
-from logfs.services import mirrors
+from logfs.services.clusters import mirrors
 
 if TYPE_CHECKING:
     from logfs.kafka.mirroring import Mirror

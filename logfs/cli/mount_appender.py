@@ -7,10 +7,10 @@ from logfs.library.mounted_writer import MountedWriter
 from logfs.library.topics import MountedTopics
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.options import encode_options
-from logfs.log.reading.rendering import rendered_batch
 from logfs.machine.host import system_clock
 from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
+from logfs.services.views.rendering import rendered_batch
 from logfs.types import TopicPartition, View
 
 

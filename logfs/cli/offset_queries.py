@@ -23,7 +23,6 @@ from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
-from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
     Ago,
     Earliest,
@@ -35,6 +34,7 @@ from logfs.log.reading.address import (
 from logfs.log.reading.lookup import newest_record, offset_for_time, timestamp_of
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
+from logfs.services.views import kafkaoffsets
 from logfs.types import IsolationLevel, TopicPartition
 
 MAX_TIMESTAMP = "max-timestamp"

@@ -47,10 +47,10 @@ from logfs.log.reading.address import (
     parse_topic_range,
 )
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.rendering import rendered
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES
 from logfs.machine.host import system_clock
 from logfs.records.record import Record
+from logfs.services.views.rendering import rendered
 from logfs.types import Closeable, IsolationLevel, TopicPartition, View
 
 if TYPE_CHECKING:

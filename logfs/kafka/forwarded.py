@@ -34,8 +34,8 @@ from logfs.kafka.shipping import (
 from logfs.kafka.wire import Connection, error_of
 from logfs.log.forwardfile import ForwardFile, ForwardPosition
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.stored import StoredBatches
 from logfs.records.record import Record
+from logfs.services.clusters.batches import StoredBatches
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from logfs.kafka.selection import OnRecreate, TopicSelection, local_config
 from logfs.kafka.targets import MirrorTarget
 from logfs.log.mirrorfile import FAILED, MIRRORING, STOPPED, MirrorSource
 from logfs.log.names import format_topic_id
-from logfs.services.mirrors import MirrorEnd
+from logfs.services.clusters.mirrors import MirrorEnd
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

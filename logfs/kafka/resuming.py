@@ -20,9 +20,9 @@ from logfs.kafka.shipping import Part, Shaping, partition_for, parts_of, records
 from logfs.kafka.wire import Connection
 from logfs.log.forwardfile import ForwardFile, ForwardPosition
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.stored import StoredBatches
 from logfs.records.produced import MAX_SEQUENCE
 from logfs.records.record import Record
+from logfs.services.clusters.batches import StoredBatches
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfs.errors import LogfsError
-from logfs.log.reading.stored import Piece
 from logfs.records._native import (
     aborted_ranges,
     decode_batches,
@@ -25,6 +24,7 @@ from logfs.records.layout import COMPRESSION_MASK, LOG_APPEND_TIME_MASK, MAGIC, 
 from logfs.records.partitioner import partition_for_key
 from logfs.records.produced import MAX_SEQUENCE
 from logfs.records.record import Record
+from logfs.services.clusters.batches import Piece
 
 _ANY_TIME = 2**63 - 1
 _AS_IT_IS_BYTES = 32 * 1024

@@ -1,6 +1,6 @@
 """Where a mirror writes: a store that this process owns, or the daemon that owns it.
 
-Both do the same with each partition; what is done is in ``logfs.services.mirrors``. A
+Both do the same with each partition; what is done is in ``logfs.services.clusters.mirrors``. A
 ``LocalTarget`` also does the upkeep that a daemon does otherwise: flushes, retention, checkpoints.
 It does not compact.
 """
@@ -15,12 +15,12 @@ from logfs.client import MAX_PAYLOAD_BYTES, Daemon
 from logfs.errors import ControlError, LogfsError, LogOfflineError, RecordTooLargeError
 from logfs.kafka.wire import Message
 from logfs.log.mirrorfile import MirrorSource
-from logfs.log.retention import apply_retention
 from logfs.log.writing.replication import Replicated
 from logfs.machine.host import Clock
 from logfs.records.layout import size_of
-from logfs.services import mirrors
-from logfs.services.mirrors import MirrorEnd
+from logfs.services.clusters import mirrors
+from logfs.services.clusters.mirrors import MirrorEnd
+from logfs.services.retention.logs import apply_retention
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from logfs.disk.watching import Watch
 from logfs.errors import CorruptRecordError, DeletedError
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
-from logfs.log.reading.matched_lines import LineReader
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
 from logfs.log.segments.batches import SEQUENTIAL_BYTES
 from logfs.records._native import RecordSearch
 from logfs.records.record import Record
+from logfs.services.views.matched_lines import LineReader
 from logfs.types import IsolationLevel, View
 
 logger = logging.getLogger(__name__)

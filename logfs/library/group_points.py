@@ -9,8 +9,8 @@ from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import AtByte
-from logfs.log.reading.resolve import VIEWS
-from logfs.log.trimming import parse_trim_address
+from logfs.services.retention.trimming import parse_trim_address
+from logfs.services.views.resolve import VIEWS
 from logfs.types import TopicPartition
 
 

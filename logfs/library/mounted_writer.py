@@ -14,10 +14,10 @@ from logfs.errors import LogfsError
 from logfs.library.cursor import Cursor
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.library.mounted_disk import MountedDisk
-from logfs.log.reading.rendering import rendered
 from logfs.log.writing.producerbatches import Appended
 from logfs.records.compression import Buffer
 from logfs.records.record import Record
+from logfs.services.views.rendering import rendered
 from logfs.types import IsolationLevel, TopicPartition, View
 
 SUFFIXES = {View.TEXT: "", View.TSV: ".tsv", View.JSONL: ".jsonl"}

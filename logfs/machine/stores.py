@@ -15,12 +15,12 @@ from logfs.disk.remote.remotefile import RemoteFiles
 from logfs.disk.remote.s3 import StoreSettings, open_store
 from logfs.disk.vfs import RootedDisk
 from logfs.errors import InvalidConfigError
-from logfs.log.compaction.tools import Throttle
 from logfs.log.names import REMOTE
 from logfs.log.remote.directory import OpenedStore, tiered_disk
 from logfs.machine.caches import object_cache
 from logfs.machine.storeplace import StorePlace
 from logfs.records.checksum import crc32c
+from logfs.services.compaction.tools import Throttle
 
 
 def data_disk(root: str, place: StorePlace) -> RootedDisk:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.errors import InvalidConfigError
-from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
+from logfs.services.meta import partition_meta
 
 
 class TopicFacts(NamedTuple):

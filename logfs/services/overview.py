@@ -11,9 +11,9 @@ from logfs.disk.remote.overlay import is_stored
 from logfs.errors import LogfsError
 from logfs.log.catalog import Catalog
 from logfs.log.losses import Loss
-from logfs.log.meta import remote_facts
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset, timestamp_of
 from logfs.log.reading.readable import ReadableLog
+from logfs.services.meta import remote_facts
 from logfs.types import View
 
 RATE_MS = 300_000

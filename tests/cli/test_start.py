@@ -11,8 +11,9 @@ from tests.cli.conftest import command, environment
 
 SLOW = {
     *("asyncio", "concurrent.futures", "difflib", "hashlib", "pathlib", "shutil", "socket"),
-    *("importlib.metadata", "logfs.client", "logfs.log.meta", "logfs.log.partition", "obstore"),
+    *("importlib.metadata", "logfs.client", "logfs.log.partition", "logfs.services.meta"),
     *("logfs.log.remote.bucket", "logfs.log.remote.catalog", "logfs.disk.remote.treedisk"),
+    "obstore",
 }
 
 

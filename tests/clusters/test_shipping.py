@@ -6,9 +6,9 @@ import pytest
 
 from logfs.kafka.shipping import Shaping, partition_for, parts_of, shipments_of
 from logfs.log.reading.records import RecordReader
-from logfs.log.reading.stored import StoredBatches
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.record import Record
+from logfs.services.clusters.batches import StoredBatches
 from logfs.types import IsolationLevel
 from tests.log.mirroring import some_source
 from tests.log.support import Bench

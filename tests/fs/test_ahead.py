@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.fs.files.ahead import PLACES, WINDOW_BYTES, ReadAhead, Windows
-from logfs.log.reading.buffers import Buffers
-from logfs.log.reading.files import GrowingFile
 from logfs.records.record import Record
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.fs.mounting import Mounted, resident_bytes

@@ -13,7 +13,7 @@ import trio
 from logfs.fs.files.readerqueue import AT_ONCE
 from logfs.fs.kernel.earlyreplies import EarlyReplies
 from logfs.fs.kernel.interrupts import InterruptWatch
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
 from tests.fs.reads import Reads, Signals
 from tests.fs.world import APPEND, World
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until

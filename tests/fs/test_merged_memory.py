@@ -9,8 +9,8 @@ import tracemalloc
 import pytest
 
 from logfs.fs.tree import nodes
-from logfs.log.reading import merging
-from logfs.log.reading.buffers import Buffers
+from logfs.services.views import merging
+from logfs.services.views.buffers import Buffers
 from tests.fs.world import World, fields, refused
 
 MIB = 1 << 20

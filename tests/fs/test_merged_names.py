@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from logfs.log.reading import merging
+from logfs.services.views import merging
 from tests.fs.mounting import Mounted
 from tests.fs.world import APPEND, START_MS, World, fields, refused
 

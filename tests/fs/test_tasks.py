@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
 from tests.fs.world import APPEND, World, until
 
 

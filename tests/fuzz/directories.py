@@ -26,7 +26,6 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
-from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
 from logfs.records._native import encode_records
 from logfs.records.columns import Columns
@@ -36,6 +35,7 @@ from logfs.services.following.files import FollowedSegments
 from logfs.services.following.store import AnyStore, FollowedStore
 from logfs.services.scanning.ranges import OffsetRange, RangeReader
 from logfs.services.scanning.stored import StoredLog
+from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, TopicPartition, View
 from tests.fuzz.mutation import change_batch, change_bytes, messages
 from tests.mounting import Mount, is_mounted, take_away

@@ -10,10 +10,10 @@ from typing import Any
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.partition import PartitionLog
-from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host
 from logfs.records.record import Record
+from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, TopicPartition, View
 from tests.log.support import read_all
 from tests.mounting import now_ms

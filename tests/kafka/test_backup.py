@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from logfs.log import names
-from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.records.record import Record
 from logfs.services.backup.restoring import restore_all
 from logfs.services.backup.taking import back_up
+from logfs.services.compaction.manual import compact_now
 from tests.kafka import ours, tools
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client

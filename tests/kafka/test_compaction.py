@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from logfs.log.checkpoints import read_offsets
-from logfs.log.compaction.dirtyrange import find_dirty_range
-from logfs.log.compaction.rounds import clean
-from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.records.record import Record
+from logfs.services.compaction.dirtyrange import find_dirty_range
+from logfs.services.compaction.rounds import clean
+from logfs.services.compaction.tools import CleaningTools
 from logfs.types import IsolationLevel
 from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory

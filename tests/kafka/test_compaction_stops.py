@@ -10,11 +10,11 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
-from logfs.log.compaction.manual import compact_now
-from logfs.log.compaction.tools import tools_for
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.records.batch import decode_records
+from logfs.services.compaction.manual import compact_now
+from logfs.services.compaction.tools import tools_for
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client
 from tests.kafka.ours import opened

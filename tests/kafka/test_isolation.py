@@ -9,9 +9,9 @@ import pytest
 
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtOffset, Earliest, Latest, Moment, PartitionAddress, Suffix
-from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.resolve import Resolved, resolve
 from logfs.records.record import Record
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import Resolved, resolve
 from logfs.types import IsolationLevel, View
 from tests.kafka import ours
 from tests.kafka.broker import Broker

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from logfs.log.partition import PartitionLog
-from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.lookup import newest_record, offset_for_time, timestamp_of
 from logfs.records.record import Record
+from logfs.services.views import kafkaoffsets
 from logfs.types import IsolationLevel
 from tests.kafka import ours
 from tests.kafka.broker import Broker

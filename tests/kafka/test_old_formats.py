@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.reading.kafkaoffsets import offset_by_timestamp
 from logfs.records.compression import Compression
 from logfs.records.record import Record
+from logfs.services.views.kafkaoffsets import offset_by_timestamp
 from logfs.types import IsolationLevel
 from tests.kafka import oldformats, ours, tools
 from tests.kafka.broker import Broker, copy_directory

@@ -14,9 +14,9 @@ from logfs.log.indexes.txnindex import decode_txn_index
 from logfs.log.names import parse_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.snapshots import decode_snapshot
-from logfs.log.reading.files import GrowingFile
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
+from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, View
 from tests.kafka import ours, theirs, tools
 from tests.kafka.broker import Broker, copy_directory

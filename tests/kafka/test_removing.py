@@ -10,9 +10,9 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from logfs.fs.service.server import listen
 from logfs.log import names
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
 from logfs.records.record import Record
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client

@@ -10,8 +10,8 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from logfs.log.indexes.index import TimestampOffset
 from logfs.log.lines.writer import LineWriter
-from logfs.log.reading.kafkaoffsets import offset_by_timestamp, offset_of_max_timestamp
 from logfs.records.record import Record
+from logfs.services.views.kafkaoffsets import offset_by_timestamp, offset_of_max_timestamp
 from logfs.types import IsolationLevel, View
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory

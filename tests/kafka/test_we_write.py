@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.packing.packer import is_packing, pack_now
-from logfs.log.reading.kafkaoffsets import offset_by_timestamp
 from logfs.log.store import LogStore
 from logfs.records.record import Record
+from logfs.services.compaction.tools import CleaningTools
+from logfs.services.packing.packer import is_packing, pack_now
+from logfs.services.views.kafkaoffsets import offset_by_timestamp
 from logfs.types import IsolationLevel
 from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from logfs.log.compaction.dirtyrange import DirtyRange, find_dirty_range
-from logfs.log.compaction.rounds import Cleaned, clean
-from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.readable import ReadableLog
 from logfs.records.batch import decode_header
 from logfs.records.record import Record
+from logfs.services.compaction.dirtyrange import DirtyRange, find_dirty_range
+from logfs.services.compaction.rounds import Cleaned, clean
+from logfs.services.compaction.tools import CleaningTools
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.gaps import HoledLog

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import cache
 
 from logfs.log.reading.address import Earliest, Latest, PartitionAddress, Suffix
-from logfs.log.reading.resolve import Resolved, resolve
 from logfs.records.record import Record
+from logfs.services.views.resolve import Resolved, resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

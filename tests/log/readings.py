@@ -1,6 +1,6 @@
 """What a growing file must answer, byte by byte, and the programs that read it."""
 
-from logfs.log.reading.files import GrowingFile
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.log.gaps import HoledLog
 from tests.log.model import Model

@@ -15,9 +15,9 @@ from logfs.log.reading.address import (
     Point,
     Suffix,
 )
-from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.resolve import Resolved, resolve
 from logfs.records.record import Record
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import Resolved, resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

@@ -7,13 +7,13 @@ from logfs.config import StoreConfig
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
-from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.records._native import encode_records
 from logfs.records.batch import BatchHeader, decode_header, decode_records
 from logfs.records.record import Record
+from logfs.services.views.files import FixedFile, GrowingFile
 from logfs.types import Positions, TopicPartition, View
 from tests.fakes import START_MS, FakeDisk
 from tests.records.oracle import rendering

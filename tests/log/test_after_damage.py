@@ -8,9 +8,9 @@ import pytest
 from logfs.errors import CorruptRecordError
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import PartitionAddress, parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import resolve
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import resolve
 from logfs.types import View
 from tests.log.support import DIRECTORY, Bench, batches_in, log_name
 

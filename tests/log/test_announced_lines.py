@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm
 from logfs.log.lines.writer import LineWriter
-from logfs.log.trimming import trim
 from logfs.log.writing.unfinished import UnfinishedFile
+from logfs.services.compaction.manual import compact_now
+from logfs.services.retention.trimming import trim
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.compaction import tools

@@ -11,11 +11,11 @@ from functools import partial
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
-from logfs.log.packing.packer import pack_now
-from logfs.log.reading.files import GrowingFile
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
+from logfs.services.compaction.manual import compact_now
+from logfs.services.packing.packer import pack_now
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.log.beside import Beside
 from tests.log.compaction import COMPACT, tools

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.log.reading.buffers import Buffers
-from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.reader import TextReader
 from logfs.records.record import Record
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.files import FixedFile, GrowingFile
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

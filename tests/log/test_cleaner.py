@@ -8,12 +8,12 @@ from logfs.config import TopicConfig
 from logfs.errors import CleaningAbortedError, PolicyViolationError
 from logfs.log import names
 from logfs.log.checkpoints import read_offsets, write_offsets
-from logfs.log.compaction.cleaner import LogCleaner
-from logfs.log.compaction.dirtyrange import find_dirty_range
-from logfs.log.compaction.manual import compact_now, watched
-from logfs.log.compaction.rounds import Sizes, group_segments
-from logfs.log.compaction.tools import CleaningTools, Throttle
-from logfs.log.meta import partition_meta
+from logfs.services.compaction.cleaner import LogCleaner
+from logfs.services.compaction.dirtyrange import find_dirty_range
+from logfs.services.compaction.manual import compact_now, watched
+from logfs.services.compaction.rounds import Sizes, group_segments
+from logfs.services.compaction.tools import CleaningTools, Throttle
+from logfs.services.meta import partition_meta
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.compaction import CompactedLog, filled, records, tools

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from logfs.errors import CleaningAbortedError, CorruptRecordError
 from logfs.log.checkpoints import write_offsets
-from logfs.log.compaction.rounds import clean
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import resolve
 from logfs.records.record import Record
+from logfs.services.compaction.rounds import clean
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.compaction import (

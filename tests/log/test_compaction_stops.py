@@ -5,13 +5,13 @@ import errno
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
-from logfs.log.compaction.rounds import clean
 from logfs.log.host import Host
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.services.backup.copying import Job
 from logfs.services.backup.point import take_point
 from logfs.services.backup.taking import back_up
+from logfs.services.compaction.manual import compact_now
+from logfs.services.compaction.rounds import clean
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.fakestate import Stopped

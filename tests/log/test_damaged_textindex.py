@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.log.compaction.manual import compact_now
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry, encode_text_entry
 from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import parse_partition_name
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import resolve
 from logfs.log.segments.segment import Segment
 from logfs.records.record import Record
+from logfs.services.compaction.manual import compact_now
+from logfs.services.views.resolve import resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.compaction import tools

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from logfs.config import StoreConfig
 from logfs.log import names
-from logfs.log.directoryretention import (
+from logfs.log.host import Host
+from logfs.log.lines.writer import LineWriter
+from logfs.log.store import LogStore
+from logfs.services.retention.directory import (
     LogSegments,
     OldSegment,
     delete_share,
@@ -16,10 +19,7 @@ from logfs.log.directoryretention import (
     too_large,
     usage,
 )
-from logfs.log.host import Host
-from logfs.log.lines.writer import LineWriter
-from logfs.log.retention import Rule
-from logfs.log.store import LogStore
+from logfs.services.retention.logs import Rule
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk
 

@@ -7,8 +7,8 @@ import pytest
 
 from logfs.errors import LogfsError
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
 from logfs.types import Positions
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from logfs.disk.waiting import WouldWaitError
 from logfs.errors import DeletedError
 from logfs.log.reading.address import AtByte, PartitionAddress
-from logfs.log.reading.files import FixedFile, GrowingFile, Passage, RawFile
-from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.log.segments.segment import Segment, SegmentFiles
+from logfs.services.views.files import FixedFile, GrowingFile, Passage, RawFile
+from logfs.services.views.resolve import Resolved, resolve, resolve_segment
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

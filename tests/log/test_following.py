@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from logfs.errors import NoSuchTopicError
-from logfs.log.reading.files import GrowingFile
 from logfs.services.following.followed import FollowedLog
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.followed import fill, numbered, placed

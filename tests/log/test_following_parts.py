@@ -4,10 +4,10 @@ from datetime import UTC
 
 import pytest
 
-from logfs.log.meta import partition_meta
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.resolve import Resolved, resolve
+from logfs.services.meta import partition_meta
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import Resolved, resolve
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import FakeBroker, Follower
 from tests.log.support import lines_of, read_all

@@ -8,10 +8,10 @@ from logfs.errors import LogOfflineError
 from logfs.log.names import SEGMENT_TABLE
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.retention import apply_retention
 from logfs.log.segments.table import SegmentTable
-from logfs.log.trimming import trim
 from logfs.records.record import Record
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name, text_of

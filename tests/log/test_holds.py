@@ -14,8 +14,8 @@ from logfs.log.forwardfile import (
     read_note,
 )
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import offset_to_keep, trim
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import offset_to_keep, trim
 from tests.log.support import DIRECTORY, Bench
 
 NAME = "logfs.forward-0000002a"

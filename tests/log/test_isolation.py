@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logfs.log.reading.address import AtByte, AtOffset, Earliest, Latest, Moment, Now, Point
-from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.lookup import offset_for_time
-from logfs.log.reading.resolve import resolve, resolve_segment
 from logfs.records.compression import Compression
 from logfs.records.record import Record
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import resolve, resolve_segment
 from logfs.types import IsolationLevel, View
 from tests.fakes import START_MS
 from tests.log import resolving

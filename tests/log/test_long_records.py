@@ -5,9 +5,9 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.places import LARGEST_PLAIN_BYTES
 from logfs.records.record import Record
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

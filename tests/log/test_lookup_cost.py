@@ -7,9 +7,9 @@ import pytest
 
 from logfs.log.reading.address import Ago, AtByte, AtOffset, Moment, Now, PartitionAddress, Suffix
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import resolve
 from logfs.log.segments.batches import LOOKUP_BYTES
 from logfs.records.record import Record
+from logfs.services.views.resolve import resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.support import Bench

@@ -7,9 +7,9 @@ import pytest
 
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
 from logfs.log.losses import Loss, LossFile
-from logfs.log.meta import partition_meta
 from logfs.log.names import LOSSES
-from logfs.log.trimming import trim
+from logfs.services.meta import partition_meta
+from logfs.services.retention.trimming import trim
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, log_name
 

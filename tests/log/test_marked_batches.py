@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.buffers import Buffers
-from logfs.log.reading.files import GrowingFile
 from logfs.records.compression import Compression
 from logfs.records.record import Record
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import pytest
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.matched_lines import LineReader
-from logfs.log.reading.rendering import rendered
 from logfs.records._native import RecordSearch
 from logfs.records.matching import search_for
 from logfs.records.record import Record
+from logfs.services.views.matched_lines import LineReader
+from logfs.services.views.rendering import rendered
 from logfs.types import IsolationLevel, View
 from tests.log import isolation, readers
 from tests.log.gaps import HoledLog

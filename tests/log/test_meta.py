@@ -2,7 +2,7 @@
 
 import json
 
-from logfs.log.meta import format_meta
+from logfs.services.meta import format_meta
 from logfs.types import IsolationLevel
 
 

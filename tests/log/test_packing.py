@@ -6,9 +6,9 @@ import hashlib
 import pytest
 
 from logfs.errors import PolicyViolationError
-from logfs.log.packing.packer import Packed, SegmentPacker, due_segments, pack_now
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.services.packing.packer import Packed, SegmentPacker, due_segments, pack_now
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.compaction import leftovers, placed_lines, tools

@@ -7,10 +7,10 @@ import pytest
 
 from logfs.config import StoreConfig, TopicConfig
 from logfs.errors import RecordTooLargeError
-from logfs.log.retention import apply_retention
 from logfs.services.planning.footprint import Workload, batch_shape, filled_segment, segment_shape
 from logfs.services.planning.measuring import measure, seconds_until_full
 from logfs.services.planning.steady import plan_topic
+from logfs.services.retention.logs import apply_retention
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.support import Bench, batches_in

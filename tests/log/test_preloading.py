@@ -8,10 +8,10 @@ from logfs.config import StoreConfig
 from logfs.log import names
 from logfs.log.host import Host
 from logfs.log.loading.preloading import Preloaded
-from logfs.log.reading.files import GrowingFile
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.log.store import LogStore
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, contents, read_all

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from logfs.log.partition import PartitionLog
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, View
 from tests.fakes import FakeDisk
 from tests.log.producing import (

@@ -14,9 +14,9 @@ from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import Ledger, read_ledger
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
-from logfs.log.trimming import trim
 from logfs.records.batch import decode_records
 from logfs.records.record import Record
+from logfs.services.retention.trimming import trim
 from tests.fakes import START_MS, FakeDisk
 from tests.fakestate import Stopped
 from tests.log.publishing import (

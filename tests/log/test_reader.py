@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from logfs.errors import CorruptRecordError
 from logfs.log.names import FileKind
 from logfs.log.reading.reader import TextReader
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

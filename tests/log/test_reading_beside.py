@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from logfs.log.compaction.rounds import clean
-from logfs.log.reading.files import GrowingFile
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
+from logfs.services.compaction.rounds import clean
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
+from logfs.services.views.files import GrowingFile
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log import foreign

@@ -9,7 +9,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.table import ENTRY_BYTES
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
 from logfs.types import Positions, View
 from tests.fakes import START_MS
 from tests.fakestate import Stopped

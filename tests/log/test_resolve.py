@@ -18,11 +18,11 @@ from logfs.log.reading.address import (
     Point,
     parse_partition_name,
 )
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import kept_runs, resolve
 from logfs.records.record import Record
+from logfs.services.views.files import GrowingFile
+from logfs.services.views.resolve import kept_runs, resolve
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
 from logfs.errors import LogOfflineError
-from logfs.log.retention import (
+from logfs.records.record import Record
+from logfs.services.retention.logs import (
     RetentionPlan,
     Rule,
     SegmentFacts,
     apply_retention,
     plan_retention,
 )
-from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.support import Bench, end_of, kept_runs_of, lines_of, log_name

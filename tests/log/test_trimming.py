@@ -15,7 +15,8 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.trimming import (
+from logfs.records.record import Record
+from logfs.services.retention.trimming import (
     Trimmed,
     offset_to_keep,
     parse_trim_address,
@@ -23,7 +24,6 @@ from logfs.log.trimming import (
     trim,
     trim_all,
 )
-from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.support import Bench, end_of, kept_runs_of, lines_of, log_name

@@ -7,7 +7,6 @@ import pytest
 
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
-from logfs.log.reading.matched_lines import LineReader
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.reading.records import RecordReader
@@ -18,6 +17,7 @@ from logfs.records.record import Record
 from logfs.services.following.files import FollowedSegments
 from logfs.services.scanning.ranges import OffsetRange, RangeReader
 from logfs.services.scanning.stored import StoredLog
+from logfs.services.views.matched_lines import LineReader
 from logfs.types import IsolationLevel, View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import Follower

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
-from logfs.log.compaction.rounds import clean
 from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from logfs.records.record import Record
+from logfs.services.compaction.rounds import clean
 from logfs.services.verifying.findings import Level
 from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.services.verifying.verify import MAX_ROUNDS, verify

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from random import Random
 
 from logfs.errors import DeletedError, LogfsError
-from logfs.log.compaction.manual import compact_now
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm
-from logfs.log.packing.packer import pack_now
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
+from logfs.services.compaction.manual import compact_now
+from logfs.services.packing.packer import pack_now
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
 from logfs.types import TopicPartition
 from tests.log.compaction import tools
 from tests.model.account import UID_BYTES, Account, Defect, Line, StopKind

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from logfs.log.reading.rendering import rendered
 from logfs.records import matching
 from logfs.records._native import RecordSearch, decode_batches, matched_lines
 from logfs.records.batch import encode_batch
 from logfs.records.compression import decompress
 from logfs.records.matching import FieldValue, search_for
 from logfs.records.record import Record
+from logfs.services.views.rendering import rendered
 from logfs.types import View
 
 VALUES = st.one_of(

@@ -8,12 +8,12 @@ from logfs.config import StoreConfig
 from logfs.disk.remote.objects import Listing
 from logfs.disk.remote.treedisk import TreeDisk
 from logfs.log.host import Host
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.lookup import offset_for_time
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.store import LogStore
-from logfs.log.trimming import trim
 from logfs.services.following.store import FollowedStore
+from logfs.services.retention.trimming import trim
+from logfs.services.views.files import GrowingFile
 from logfs.types import TopicPartition, View
 from tests.fakes import START_MS
 from tests.log.support import Bench, kept_runs_of, text_of

@@ -5,7 +5,7 @@ import pytest
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
 from logfs.log.remote.entries import TIERED_ENTRY_BYTES
 from logfs.log.remote.rows import HEADER_BYTES
-from logfs.log.retention import apply_retention
+from logfs.services.retention.logs import apply_retention
 from logfs.services.tiering import heads
 from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from logfs.types import View

@@ -7,14 +7,14 @@ from datetime import UTC
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
-from logfs.log.packing.packer import pack_now
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.resolve import resolve
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
 from logfs.records.record import Record
+from logfs.services.compaction.manual import compact_now
+from logfs.services.packing.packer import pack_now
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import resolve
 from tests.log.compaction import tools
 from tests.remote.tiering import TIERED, TieredBench
 

@@ -4,7 +4,7 @@ import pytest
 
 from logfs.errors import MirrorError
 from logfs.log.mirrorfile import MirrorSource
-from logfs.services import mirrors
+from logfs.services.clusters import mirrors
 from tests.log.mirroring import catch_up, stored
 from tests.log.support import Bench, text_of
 from tests.remote.tiering import TIERED, TieredBench

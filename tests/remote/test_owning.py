@@ -15,7 +15,7 @@ from logfs.errors import DivergedError, FencedError, LogfsError, RemoteStorageEr
 from logfs.log.names import OWNED
 from logfs.log.remote.head import Head
 from logfs.log.remote.reading import read_entries
-from logfs.log.retention import apply_retention
+from logfs.services.retention.logs import apply_retention
 from logfs.services.tiering.ownership import OwnedVersions
 from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.fakestate import Stopped

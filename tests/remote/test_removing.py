@@ -8,8 +8,8 @@ import pytest
 
 from logfs.errors import InvalidConfigError
 from logfs.log.remote.entries import TieredEntry
-from logfs.log.retention import apply_retention
-from logfs.log.trimming import trim
+from logfs.services.retention.logs import apply_retention
+from logfs.services.retention.trimming import trim
 from logfs.services.tiering.orphans import OLD_MS, find_orphans
 from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.log.support import TP, text_of

@@ -6,13 +6,13 @@ import pytest
 
 from logfs.config import TopicConfig
 from logfs.errors import InvalidConfigError
-from logfs.log.meta import partition_meta
 from logfs.log.reading.address import parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.resolve import resolve
+from logfs.services.meta import partition_meta
 from logfs.services.overview import topic_overview
 from logfs.services.verifying.segments import verify_segment
 from logfs.services.verifying.verify import verify
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import resolve
 from logfs.types import View
 from tests.log.support import Bench, text_of
 from tests.remote.tiering import TIERED, TieredBench, no_throttle

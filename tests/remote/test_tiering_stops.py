@@ -13,8 +13,8 @@ import pytest
 
 from logfs.errors import DivergedError
 from logfs.log.remote.reading import read_entries
-from logfs.log.retention import apply_retention
 from logfs.records.checksum import crc32c
+from logfs.services.retention.logs import apply_retention
 from logfs.services.tiering.removing import SHORTEST_DELAY_MS
 from tests.fakestate import Stopped
 from tests.log.support import text_of

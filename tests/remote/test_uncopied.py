@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.retention import apply_retention
+from logfs.services.retention.logs import apply_retention
 from logfs.services.tiering.uncopied import near_deletion
 from tests.mounting import Mount, logfs, wait_until
 from tests.remote.servers import CREDENTIALS, free_port

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfs.log.compaction.dirtyrange import DirtyRange
-from logfs.log.compaction.offsetmap import Keys, find_keys
-from logfs.log.compaction.rounds import Cleaned, clean
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 from logfs.records.record import Record
+from logfs.services.compaction.dirtyrange import DirtyRange
+from logfs.services.compaction.offsetmap import Keys, find_keys
+from logfs.services.compaction.rounds import Cleaned, clean
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
 from tests.fakes import START_MS
 from tests.log.compaction import (
     SMALL,

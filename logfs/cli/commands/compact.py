@@ -17,8 +17,8 @@ from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
-    from logfs.log.compaction.manual import Compacted
-    from logfs.log.compaction.offsetmap import FindKeys
+    from logfs.services.compaction.manual import Compacted
+    from logfs.services.compaction.offsetmap import FindKeys
 
 
 @click.command()
@@ -57,16 +57,16 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, is_preview: bool, as_
     from logfs.client import Daemon
     from logfs.errors import LockedError
     from logfs.library import owner
-    from logfs.log.compaction.manual import (
+    from logfs.log.store import LogStore
+    from logfs.machine.host import system_clock
+    from logfs.services.compaction.manual import (
         Compacted,
         compact_now,
         logs_of,
         preview_compaction,
         watched,
     )
-    from logfs.log.compaction.tools import tools_for
-    from logfs.log.store import LogStore
-    from logfs.machine.host import system_clock
+    from logfs.services.compaction.tools import tools_for
 
     if is_preview and roll:
         raise click.UsageError("--dry-run: --roll starts a segment, which is a change itself")
@@ -124,7 +124,7 @@ def parse_topic_or_partition(names: Sequence[str]) -> tuple[str, int | None]:
 @contextmanager
 def _finding(spark: SparkRequest, data: str) -> "Iterator[FindKeys]":
     """Yield the function that finds the last records of keys, in this process or in a Spark job."""
-    from logfs.log.compaction.offsetmap import find_keys
+    from logfs.services.compaction.offsetmap import find_keys
 
     with chosen_session(spark, "logfs compact") as session:
         if session is None:

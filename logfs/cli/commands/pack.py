@@ -12,7 +12,7 @@ from logfs.cli.terminal import tables
 from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
-    from logfs.log.packing.packer import Packed
+    from logfs.services.packing.packer import Packed
 
 
 @click.command()
@@ -43,11 +43,11 @@ def pack(path: str, *, roll: bool, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
     from logfs.library import owner
-    from logfs.log.compaction.manual import watched
-    from logfs.log.compaction.tools import tools_for
-    from logfs.log.packing.packer import Packed, pack_now, packable_logs
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
+    from logfs.services.compaction.manual import watched
+    from logfs.services.compaction.tools import tools_for
+    from logfs.services.packing.packer import Packed, pack_now, packable_logs
 
     with failures.about(path):
         place = locate_local(path)

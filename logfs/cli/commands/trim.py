@@ -12,7 +12,7 @@ from logfs.cli.terminal import tables
 from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
-    from logfs.log.trimming import Trimmed
+    from logfs.services.retention.trimming import Trimmed
 
 
 class _TrimCommand(click.Command):
@@ -68,8 +68,8 @@ def trim(
     from logfs.library import owner
     from logfs.library.zones import zone_of
     from logfs.log.store import LogStore
-    from logfs.log.trimming import Trimmed, parse_trim_address, trim_all
     from logfs.machine.host import system_clock
+    from logfs.services.retention.trimming import Trimmed, parse_trim_address, trim_all
 
     with failures.about(path):
         place = locate_local(path)

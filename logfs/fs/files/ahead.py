@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.fs.files.nativereads import NativeReads
-from logfs.log.reading.files import GrowingFile
+from logfs.services.views.files import GrowingFile
 
 WINDOW_BYTES = 1024 * 1024
 """The most bytes that one open file has ahead."""

@@ -33,8 +33,8 @@ from logfs.fs.files.readerqueue import QueuedReader, ReaderQueues
 from logfs.fs.kernel.earlyreplies import EarlyReplies
 from logfs.fs.kernel.errnos import InterruptedWaitError, NothingYetError, StoppedError
 from logfs.fs.kernel.interrupts import InterruptWatch
-from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
+from logfs.services.views.files import GrowingFile
 
 BLIND_WAIT_S = 1.0
 """How long a read waits where signals for its program are not reported."""

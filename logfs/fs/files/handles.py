@@ -37,13 +37,13 @@ from logfs.fs.tree.nodes import (
 from logfs.fs.tree.rawnodes import RawNode, SealedNode
 from logfs.log.lines.notes import NO_SLOT, WriteNotes
 from logfs.log.lines.writer import LineWriter
-from logfs.log.reading.buffers import Buffers
-from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
-from logfs.log.reading.merging import MergedFile
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import Resolved
 from logfs.log.writing._end import NativeWriter
 from logfs.services.following.followed import AnyLog
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.files import FixedFile, GrowingFile, RawFile
+from logfs.services.views.merging import MergedFile
+from logfs.services.views.resolve import Resolved
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from typing import Protocol
 
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.nodes import FileNode, PlainNode, RangeNode
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.places import PlainPlace
+from logfs.services.views.files import GrowingFile
 
 _IN_ORDER = 2
 _AFTER_USELESS = 16

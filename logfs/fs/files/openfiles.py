@@ -43,10 +43,10 @@ from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.tasks import BackgroundTasks
 from logfs.log.lines.notes import NO_SLOT
 from logfs.log.lines.writer import LineWriter
-from logfs.log.reading.buffers import Buffers
-from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
 from logfs.services.following.store import AnyStore
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.files import GrowingFile
 
 logger = logging.getLogger(__name__)
 

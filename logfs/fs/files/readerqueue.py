@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import trio
 
-from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.readable import ReadableLog
+from logfs.services.views.files import GrowingFile
 
 AT_ONCE = 8
 """How many readers are woken together; a queue as long as this is a crowd."""

@@ -49,7 +49,7 @@ from logfs.fs.handover.state import (
     StateError,
     Word,
 )
-from logfs.log.reading.files import Passage
+from logfs.services.views.files import Passage
 from logfs.types import View
 
 T = TypeVar("T")

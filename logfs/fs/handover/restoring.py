@@ -40,8 +40,8 @@ from logfs.fs.tree.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.fs.tree.tree import APPEND_VIEWS, Tree
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import PartitionAddress, Suffix, format_address, parse_point
-from logfs.log.reading.resolve import Limit, Resolved
 from logfs.log.segments.segment import Segment
+from logfs.services.views.resolve import Limit, Resolved
 from logfs.types import View
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.losses import EXPIRED, KINDS, Loss
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.retention import Rule
-from logfs.log.trimming import TRIM
+from logfs.services.retention.logs import Rule
+from logfs.services.retention.trimming import TRIM
 
 _PARTITION = ("topic", "partition")
 _REASONS = (*Rule, TRIM)

@@ -21,9 +21,9 @@ from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.metrics.groups import GroupMetrics
 from logfs.fs.operations.served import Operations
 from logfs.fs.tree.replies import OPERATIONS
-from logfs.log.compaction.cleaner import CleanerMetrics
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
+from logfs.services.compaction.cleaner import CleanerMetrics
 from logfs.services.following.store import AnyStore
 
 LOOK_S = 0.05

@@ -16,16 +16,19 @@ from logfs.fs.service.append_commands import AppendCommands
 from logfs.fs.service.mirror_commands import MirrorCommands
 from logfs.fs.service.query_commands import QueryCommands, find_partition
 from logfs.fs.tree.nodes import FileNode, TopicNode
-from logfs.log.compaction.manual import (
+from logfs.log.partition import PartitionLog
+from logfs.machine.host import Clock
+from logfs.services import administration
+from logfs.services.compaction.manual import (
     compact_now,
     logs_of,
     preview_compaction,
     watched,
 )
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.packing.packer import pack_now, packable_logs
-from logfs.log.partition import PartitionLog
-from logfs.log.trimming import (
+from logfs.services.compaction.tools import CleaningTools
+from logfs.services.following.store import AnyStore
+from logfs.services.packing.packer import pack_now, packable_logs
+from logfs.services.retention.trimming import (
     Trimmed,
     check_trimmable,
     offset_to_keep,
@@ -33,9 +36,6 @@ from logfs.log.trimming import (
     preview_trim,
     trim,
 )
-from logfs.machine.host import Clock
-from logfs.services import administration
-from logfs.services.following.store import AnyStore
 
 Done = TypeVar("Done")
 

@@ -23,7 +23,7 @@ from logfs.log.writing.replication import Replicated
 from logfs.machine.host import Clock
 from logfs.records._native import batch_run
 from logfs.records.compression import Buffer
-from logfs.services import mirrors
+from logfs.services.clusters import mirrors
 from logfs.services.following.store import AnyStore
 
 T = TypeVar("T")

@@ -16,11 +16,11 @@ from typing import ClassVar, NamedTuple
 from logfs.fs.kernel.errnos import StaleError
 from logfs.fs.kernel.permissions import FileAttributes, MountOwnership, common
 from logfs.fs.partitions.partition import MountedPartition
-from logfs.log.meta import format_meta, partition_meta
 from logfs.log.reading.address import AtByte, Moment
-from logfs.log.reading.merging import MergedPart
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import Resolved, growing_end
+from logfs.services.meta import format_meta, partition_meta
+from logfs.services.views.merging import MergedPart
+from logfs.services.views.resolve import Resolved, growing_end
 from logfs.types import View
 
 CACHED_S = 60.0

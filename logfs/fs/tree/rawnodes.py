@@ -5,7 +5,7 @@ from logfs.fs.kernel.errnos import StaleError
 from logfs.fs.kernel.permissions import FileAttributes, MountOwnership
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.nodes import CACHED_S, DirectoryNode, FileNode
-from logfs.log.reading.files import RawFile
+from logfs.services.views.files import RawFile
 
 _LOG = ".log"
 """Only appended to, or replaced as a whole; small files are replaced at every change."""

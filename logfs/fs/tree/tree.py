@@ -53,10 +53,10 @@ from logfs.log.reading.address import (
     parse_topic_range,
 )
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.resolve import Resolved, resolve, resolve_records, resolve_segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.machine.host import Clock
 from logfs.services.following.store import AnyStore
+from logfs.services.views.resolve import Resolved, resolve, resolve_records, resolve_segment
 from logfs.types import IsolationLevel, View
 
 T = TypeVar("T")

@@ -36,10 +36,10 @@ from logfs.fs.tree.nodes import (
     TopicNode,
 )
 from logfs.fs.tree.rawnodes import RawNode
-from logfs.log.meta import object_of, partition_meta
 from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.host import utc_offset_s
 from logfs.services.following.store import AnyStore
+from logfs.services.meta import object_of, partition_meta
 
 logger = logging.getLogger(__name__)
 

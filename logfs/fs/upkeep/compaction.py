@@ -14,9 +14,9 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
-from logfs.log.compaction.cleaner import LogCleaner
-from logfs.log.compaction.tools import tools_for
 from logfs.machine.host import Clock
+from logfs.services.compaction.cleaner import LogCleaner
+from logfs.services.compaction.tools import tools_for
 from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 

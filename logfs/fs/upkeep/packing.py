@@ -12,10 +12,10 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.packing.packer import SegmentPacker
 from logfs.machine.host import Clock
+from logfs.services.compaction.tools import CleaningTools
 from logfs.services.following.store import AnyStore
+from logfs.services.packing.packer import SegmentPacker
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,10 @@ from logfs.errors import (
 )
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.tree import Tree
-from logfs.log.directoryretention import (
+from logfs.log.partition import PartitionLog
+from logfs.machine.host import Clock
+from logfs.services.following.store import AnyStore
+from logfs.services.retention.directory import (
     Usage,
     delete_share,
     has_limits,
@@ -35,10 +38,7 @@ from logfs.log.directoryretention import (
     too_large,
     usage,
 )
-from logfs.log.partition import PartitionLog
-from logfs.log.retention import Deletion, apply_retention
-from logfs.machine.host import Clock
-from logfs.services.following.store import AnyStore
+from logfs.services.retention.logs import Deletion, apply_retention
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from logfs.disk.vfs import Disk, ReadableBuffer
 from logfs.errors import DivergedError, RemoteStorageError
 from logfs.log.checkpoints import EpochEntry, format_leader_epochs
 from logfs.log.names import FileKind, format_segment_file
-from logfs.log.packing.packer import is_packing
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
 from logfs.log.remote.head import Head
@@ -28,6 +27,7 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState
 from logfs.records.checksum import crc32c
+from logfs.services.packing.packer import is_packing
 from logfs.services.tiering.heads import HeadWriter
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.log.partition import PartitionLog
-from logfs.log.retention import SEGMENTS_AT_ONCE
 from logfs.log.segments.segment import Segment
+from logfs.services.retention.logs import SEGMENTS_AT_ONCE
 
 logger = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.sql.functions import arrow_udf, explode
 
 from logfs.disk.posix import PosixDisk
-from logfs.log.compaction.dirtyrange import DirtyRange
-from logfs.log.compaction.offsetmap import Keys, find_keys
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
+from logfs.services.compaction.dirtyrange import DirtyRange
+from logfs.services.compaction.offsetmap import Keys, find_keys
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
 from logfs.spark.jobs.keys import (
     KeyScan,
     SegmentKeys,
@@ -53,7 +53,7 @@ class SparkKeys:
     def find(
         self, snapshot: Snapshot, dirty: DirtyRange, tools: CleaningTools, stats: CleanerStats
     ) -> Keys:
-        """Find them: a ``logfs.log.compaction.offsetmap.FindKeys``; raise SparkJobError."""
+        """Find them: a ``logfs.services.compaction.offsetmap.FindKeys``; raise SparkJobError."""
         segments = segments_of(snapshot, dirty)
         if dirty.first_dirty >= dirty.first_uncleanable:
             return find_keys(snapshot, dirty, tools, stats)  # nothing new: there is nothing to read

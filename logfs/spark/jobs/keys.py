@@ -18,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from logfs.disk.vfs import Disk
-from logfs.log.compaction.dirtyrange import DirtyRange
-from logfs.log.compaction.offsetmap import SegmentLog, read_keys
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
+from logfs.services.compaction.dirtyrange import DirtyRange
+from logfs.services.compaction.offsetmap import SegmentLog, read_keys
+from logfs.services.compaction.tools import CleaningTools
+from logfs.services.compaction.transactions import CleanedTransactions
 
 MAP_BYTES = 128 << 20
 """Of the map of a task, Kafka's ``log.cleaner.dedupe.buffer.size``."""

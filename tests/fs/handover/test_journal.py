@@ -18,7 +18,7 @@ from logfs.fs.handover.journal import (
     journal_of,
 )
 from logfs.fs.handover.state import HandoverState, StateError, Word
-from logfs.log.reading.files import Passage
+from logfs.services.views.files import Passage
 from logfs.types import View
 
 HALF = 16 * 1024

@@ -10,7 +10,7 @@ from logfs.fs.handover import restoring
 from logfs.fs.handover.state import Word
 from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.fs.tree import nodes
-from logfs.log.trimming import trim
+from logfs.services.retention.trimming import trim
 from tests.fs.handover.kept import SEALED, KeptWorld, orders
 from tests.fs.world import APPEND, MIB, refused
 

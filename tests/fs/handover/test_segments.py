@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.trimming import trim
 from logfs.services.administration import alter_topic
+from logfs.services.compaction.manual import compact_now
+from logfs.services.compaction.tools import CleaningTools
+from logfs.services.retention.trimming import trim
 from tests.fs.handover.kept import KeptWorld, orders
 from tests.fs.world import Handle
 

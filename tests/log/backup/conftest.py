@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
+from logfs.services.compaction.manual import compact_now
 from tests.log.backups import (
     SMALL,
     opened,

@@ -9,7 +9,6 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from logfs.errors import BackupError
 from logfs.log import names
-from logfs.log.compaction.manual import compact_now
 from logfs.log.lines.writer import LineWriter
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.store import LogStore
@@ -17,6 +16,7 @@ from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.services.backup.point import Point
 from logfs.services.backup.taking import back_up
+from logfs.services.compaction.manual import compact_now
 from logfs.types import TopicPartition, View
 from tests.log.backups import (
     KEYS,

@@ -26,7 +26,6 @@ from logfs.errors import (
     PolicyViolationError,
     UnknownNameError,
 )
-from logfs.log.holds import refuse_held
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
     Ago,
@@ -42,8 +41,9 @@ from logfs.log.reading.address import (
     point_alone,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
-from logfs.log.reading.resolve import VIEWS
 from logfs.log.segments.snapshot import Snapshot
+from logfs.services.retention.holds import refuse_held
+from logfs.services.views.resolve import VIEWS
 from logfs.types import View
 
 logger = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.disk.vfs import File
-from logfs.log.compaction.dirtyrange import DirtyRange
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
-from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap, next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import decompress
+from logfs.services.compaction.dirtyrange import DirtyRange
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
+from logfs.services.compaction.transactions import CleanedTransactions
 
 
 class SegmentLog(NamedTuple):

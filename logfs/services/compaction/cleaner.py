@@ -23,10 +23,10 @@ from logfs.errors import (
 )
 from logfs.log.catalog import Catalog
 from logfs.log.cleanercheckpoint import note_cleaned, read_cleaner_offsets
-from logfs.log.compaction.dirtyrange import DirtyRange, find_dirty_range
-from logfs.log.compaction.rounds import clean
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.partition import PartitionLog
+from logfs.services.compaction.dirtyrange import DirtyRange, find_dirty_range
+from logfs.services.compaction.rounds import clean
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ from logfs.disk.vfs import Disk
 from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.address import AtByte, AtOffset, Moment
-from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.places import PlainPlace
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.log.reading.waits import WouldBlockError, comes_again
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
 
 

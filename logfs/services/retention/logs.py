@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 from logfs.config import CleanupPolicy, TopicConfig
 from logfs.disk.vfs import DISK_FULL
-from logfs.log.holds import held_offset, note_not_forwarded
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.snapshot import Snapshot
+from logfs.services.retention.holds import held_offset, note_not_forwarded
 
 logger = logging.getLogger(__name__)
 

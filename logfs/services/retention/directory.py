@@ -30,10 +30,10 @@ from typing import NamedTuple
 
 from logfs.config import CleanupPolicy, StoreConfig
 from logfs.log.catalog import Catalog
-from logfs.log.holds import held_offset, note_not_forwarded
 from logfs.log.partition import PartitionLog
-from logfs.log.retention import SEGMENTS_AT_ONCE, Deletion, Rule
 from logfs.log.segments.segment import Segment
+from logfs.services.retention.holds import held_offset, note_not_forwarded
+from logfs.services.retention.logs import SEGMENTS_AT_ONCE, Deletion, Rule
 
 logger = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CleaningAbortedError
-from logfs.log.compaction.dirtyrange import DirtyRange
-from logfs.log.compaction.offsetmap import FindKeys, Keys, find_keys
-from logfs.log.compaction.rewriting import CleanedSegment, CleaningRound
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
-from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records.layout import MAX_RELATIVE_OFFSET
+from logfs.services.compaction.dirtyrange import DirtyRange
+from logfs.services.compaction.offsetmap import FindKeys, Keys, find_keys
+from logfs.services.compaction.rewriting import CleanedSegment, CleaningRound
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
+from logfs.services.compaction.transactions import CleanedTransactions
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from logfs.errors import NoSuchTopicError, PolicyViolationError
 from logfs.log.catalog import Catalog
 from logfs.log.cleanercheckpoint import note_cleaned, read_cleaner_offsets
-from logfs.log.compaction.dirtyrange import find_dirty_range
-from logfs.log.compaction.offsetmap import FindKeys, find_keys
-from logfs.log.compaction.rounds import clean
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.partition import PartitionLog
+from logfs.services.compaction.dirtyrange import find_dirty_range
+from logfs.services.compaction.offsetmap import FindKeys, find_keys
+from logfs.services.compaction.rounds import clean
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
 
 _STEPS = 10
 """How often progress is reported."""

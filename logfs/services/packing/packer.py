@@ -19,12 +19,12 @@ from logfs.errors import (
     PolicyViolationError,
 )
 from logfs.log.catalog import Catalog
-from logfs.log.compaction.manual import partitions_of
-from logfs.log.compaction.rounds import pinned
-from logfs.log.compaction.tools import CleaningTools
-from logfs.log.packing.rewriting import PackedSegment, PackingResult
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
+from logfs.services.compaction.manual import partitions_of
+from logfs.services.compaction.rounds import pinned
+from logfs.services.compaction.tools import CleaningTools
+from logfs.services.packing.rewriting import PackedSegment, PackingResult
 
 logger = logging.getLogger(__name__)
 

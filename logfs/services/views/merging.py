@@ -19,12 +19,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
-from logfs.log.reading.rendering import rendered
-from logfs.log.reading.resolve import Resolved
 from logfs.records.record import Record
+from logfs.services.views.buffers import Buffers
+from logfs.services.views.rendering import rendered
+from logfs.services.views.resolve import Resolved
 from logfs.types import View
 
 MERGED_BYTES = 16 << 20

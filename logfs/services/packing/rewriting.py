@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.compaction.cleanedfiles import CleanedFiles
-from logfs.log.compaction.tools import CleaningTools
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.options import sealed_codec
 from logfs.log.segments.batches import read_pieces
@@ -15,6 +13,8 @@ from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.records._native import BatchPacker, IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES
+from logfs.services.compaction.cleanedfiles import CleanedFiles
+from logfs.services.compaction.tools import CleaningTools
 from logfs.types import Positions
 
 BATCH_BYTES = 64 * 1024

@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
-from logfs.log.compaction.cleanedfiles import CleanedFiles
-from logfs.log.compaction.offsetmap import Keys
-from logfs.log.compaction.tools import CleanerStats, CleaningTools
-from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.batches import read_pieces
@@ -22,6 +18,10 @@ from logfs.records._native import BatchFilter, IndexBuilder, next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
+from logfs.services.compaction.cleanedfiles import CleanedFiles
+from logfs.services.compaction.offsetmap import Keys
+from logfs.services.compaction.tools import CleanerStats, CleaningTools
+from logfs.services.compaction.transactions import CleanedTransactions
 from logfs.types import Positions
 
 
