@@ -78,7 +78,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
 """Package, or name in one -> the layers that know it."""
 
 LOG_FLOORS = (
-    {"names", "counters", "options", "quotas"},
+    {"names", "counters", "quotas"},
     # Small files.
     {
         "attributes",
@@ -133,6 +133,30 @@ FLOORS = {"log": LOG_FLOORS, "services": SERVICES_FLOORS, "fs": FS_FLOORS}
 
 Each imports from its own floor and those below it; on one floor no two import each other.
 """
+
+PUBLIC_IN_LOG = {
+    *("attributes", "checkpointing", "checkpoints", "counters", "forwardfile"),
+    *("host", "listing", "losses", "manifest", "mirrorfile"),
+    *("names", "partition", "quotas", "store", "topics"),
+    *("groups.coding", "groups.table"),
+    *("indexes.txnindex",),
+    *("lines.append", "lines.form", "lines.pipelined", "lines.writer"),
+    *("loading.preloading",),
+    *("publishing.ledger", "publishing.publish", "publishing.staging"),
+    *("reading.address", "reading.lookup", "reading.places", "reading.readable", "reading.records"),
+    *("remote.bucket", "remote.catalog", "remote.directory", "remote.head", "remote.keys"),
+    *("remote.of_disk", "remote.status"),
+    *("segments.segment", "segments.snapshot"),
+    *("writing._end", "writing.flusher", "writing.producerbatches"),
+    *("writing.replication", "writing.segmentremoval"),
+}
+"""The modules of ``log`` that layers above ``services`` may import; a new one is a decision."""
+
+PUBLIC_FOR_CLI = {
+    *("forwardfile", "lines.form", "names", "reading.address", "reading.readable"),
+    *("store",),
+}
+"""Those of them that ``cli`` may import; for all else it asks the library."""
 
 CYTHON = {"cython", "libc", "cpython"}
 CYTHON_FILES = {".pyx", ".pxd"}
@@ -292,6 +316,25 @@ def test_a_layer_is_built_in_floors(layer: str) -> None:
     graph = units_of(layer)
     assert sorted(graph) == sorted(unit for floor in FLOORS[layer] for unit in floor)
     assert not climbs(FLOORS[layer], graph)
+
+
+def used_of_log(*, only: str | None = None) -> set[str]:
+    """Return the modules of ``log`` that layers above ``services`` import, or only one of them."""
+    used = set[str]()
+    for path in SOURCES:
+        layer = layer_of(module_of(path))
+        if layer in {"log", "services"} or (only is not None and layer != only):
+            continue
+        modules = filter(None, map(module_used, uses(path.read_text(), path.suffix)))
+        used |= {m.removeprefix("logfs.log.") for m in modules if m.startswith("logfs.log.")}
+    return used
+
+
+def test_only_public_modules_of_log_are_used_from_above() -> None:
+    assert used_of_log() == PUBLIC_IN_LOG
+    assert used_of_log(only="cli") == PUBLIC_FOR_CLI
+    assert len(PUBLIC_IN_LOG) <= 45
+    assert len(PUBLIC_FOR_CLI) <= 8
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=path_id)

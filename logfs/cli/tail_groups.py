@@ -15,7 +15,6 @@ from logfs.library.owner import daemon_of, data_directory, owned
 from logfs.library.places import Place
 from logfs.library.writer import Writer
 from logfs.log import names
-from logfs.log.groups.coding import check_group
 from logfs.log.reading.readable import ReadableLog
 from logfs.types import Closeable, TopicPartition
 
@@ -33,7 +32,7 @@ class TailGroup(Closeable):
     """
 
     def __init__(self, name: str) -> None:
-        self.name = check_group(name)
+        self.name = names.check_group(name)
         self._places: dict[str, tuple[Place, Groups]] = {}
         self._committed: dict[tuple[str, TopicPartition], int] = {}
         self._last_s = time.monotonic()

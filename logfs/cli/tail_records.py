@@ -47,7 +47,6 @@ from logfs.log.reading.address import (
     parse_topic_range,
 )
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES
 from logfs.machine.host import system_clock
 from logfs.records.record import Record
 from logfs.services.views.rendering import rendered
@@ -133,8 +132,6 @@ class Followed:
 _FEW_TIMES = 4
 _GROUP_BYTES = 4 << 10
 """What is flushed at a time for a group: a pipe takes all of it or nothing."""
-_MERGED_BYTES = 64 << 20
-"""Of the logs that are merged, in memory at the same time."""
 _HIDDEN = "__"
 """A PATH without a topic leaves out topics whose names start so, as a listing does."""
 _time = attrgetter("time_ms")
@@ -202,7 +199,7 @@ class TailPrinter(Closeable):
         self._view = VIEWS[view]
         self._level = level
         self._query = query
-        self._window_bytes = SEQUENTIAL_BYTES
+        self._cursors = 1
         self._has_prefix = has_prefix
         self._roots: dict[str, _Root] = {}
         self._selections: list[_Selection] = []
@@ -347,8 +344,7 @@ class TailPrinter(Closeable):
         self._watch.add([source.data])
         self._sources.append((source, selections))
         logs = source.logs()
-        fair = _MERGED_BYTES // max(len(logs), 1)
-        self._window_bytes = min(SEQUENTIAL_BYTES, max(LOOKUP_BYTES, fair))
+        self._cursors = len(logs)
         for selection in selections:
             for log in _of(selection, logs):
                 with self._reported(selection.path):
@@ -417,8 +413,8 @@ class TailPrinter(Closeable):
     def _cursor(
         self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
     ) -> Cursor:
-        search, window_bytes = self._query.search, self._window_bytes
-        return Cursor(source, log, offset, level, search=search, window_bytes=window_bytes)
+        search, cursors = self._query.search, self._cursors
+        return Cursor(source, log, offset, level, search=search, cursors=cursors)
 
     def _last(
         self,

@@ -9,8 +9,7 @@ from logfs.errors import CorruptRecordError, DeletedError
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.reading.records import RecordReader
-from logfs.log.segments.batches import SEQUENTIAL_BYTES
+from logfs.log.reading.records import RecordReader, window_of
 from logfs.records._native import RecordSearch
 from logfs.records.record import Record
 from logfs.services.views.matched_lines import LineReader
@@ -25,7 +24,9 @@ LOOK_S = 1.0
 class Cursor:
     """Reads the records of a partition one after the other. One thread at a time.
 
-    ``search`` and ``window_bytes`` are those of ``RecordReader``.
+    Args:
+        search: Which records to return; None: all.
+        cursors: How many cursors are open at the same time: they share the memory.
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class Cursor:
         level: IsolationLevel,
         *,
         search: RecordSearch | None = None,
-        window_bytes: int = SEQUENTIAL_BYTES,
+        cursors: int = 1,
     ) -> None:
         self.source = source
         self._log = log
         self._level = level
         self._search = search
         self._reader = RecordReader(
-            lambda: log.snapshot, offset, level, search=search, window_bytes=window_bytes
+            lambda: log.snapshot, offset, level, search=search, window_bytes=window_of(cursors)
         )
 
     @property

@@ -9,9 +9,9 @@ from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.places import Place
 from logfs.log.groups.coding import Position
-from logfs.log.groups.lag import Lag, lag_of
 from logfs.log.groups.table import Group
 from logfs.machine.host import system_clock
+from logfs.services.views.lag import Lag, lag_of
 from logfs.types import IsolationLevel, TopicPartition
 
 

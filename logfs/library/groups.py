@@ -14,7 +14,6 @@ from logfs.log.groups.coding import (
     OFFSETS_PARTITIONS,
     OFFSETS_TOPIC,
     Position,
-    check_group,
 )
 from logfs.log.groups.table import (
     Group,
@@ -23,6 +22,7 @@ from logfs.log.groups.table import (
     commit_records,
     removal_records,
 )
+from logfs.log.names import check_group
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
 from logfs.records.record import Record

@@ -1,78 +1,45 @@
 """What ``logfs remote`` does: the object store of a data directory, and stores by their URL."""
 
-import json
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from logfs.config.remote import RemoteConfig
 from logfs.disk.disk_transfer import DiskTransfer
 from logfs.disk.link_or_copy import Count
 from logfs.disk.posix import PosixDisk
-from logfs.disk.remote.objects import ObjectStat, ObjectStore
+from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.probing import probe
 from logfs.errors import (
     BackupError,
     InvalidConfigError,
     LockedError,
-    LogfsError,
     NoDataDirectoryError,
-    UnsupportedFormatError,
 )
 from logfs.library.backup import new_job, owned_directory
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.owner import data_directory, opened_store, owned
 from logfs.library.places import DirectoryKind, Place, kind_of, local_directory, locate, served_at
 from logfs.log.names import LOCK_FILE, TIERED
-from logfs.log.remote.brokerfiles import list_broker_files
-from logfs.log.remote.bucket import all_places
-from logfs.log.remote.checking import ObjectProblem, check_objects
 from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
-from logfs.log.remote.head import Head, Writer
-from logfs.log.remote.keys import STORE, PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
-from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
-from logfs.records.jsontext import decode_json, decode_object
+from logfs.records.jsontext import decode_object
 from logfs.services.backup.copying import ChangedError
 from logfs.services.backup.restoring import restore_all
-from logfs.services.tiering.orphans import find_orphans
 from logfs.services.tiering.owning import PartitionTiering
+from logfs.services.tiering.stores import mark_store
 from logfs.types import TopicPartition
 
-_VERSION = 1
-_MOST_MARKER_BYTES = 1 << 16
 _META = ".meta"
 _INIT_TIMEOUT_MS = 10_000
 """A person waits, and an address may be wrong."""
-
-
-class StoreRow(NamedTuple):
-    """A partition of a store, as its head says.
-
-    Attributes:
-        start_offset, end_offset: The offsets in the store.
-        doomed: Objects that wait to be deleted.
-        error: Why the head cannot be read; None if it can.
-    """
-
-    topic: str
-    partition: int
-    start_offset: int = 0
-    end_offset: int = 0
-    segments: int = 0
-    size_bytes: int = 0
-    epoch: int = 0
-    host: str = ""
-    doomed: int = 0
-    error: str | None = None
 
 
 def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig:
@@ -101,7 +68,7 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
     quick = replace(config, read_timeout_ms=min(config.read_timeout_ms, _INIT_TIMEOUT_MS))
     store = open_directory_store(quick).objects
     probe(store, host.new_id())
-    _mark(store, host.new_id())
+    mark_store(store, host.new_id(), system_clock().now_ms())
     if before is None or before.url != config.url:
         write_remote_config(disk, config)
     own_directory(disk, host.new_id, machine_id())
@@ -118,24 +85,6 @@ def _check_unused(disk: PosixDisk, url: str) -> None:
         )
     if disk.is_locked(LOCK_FILE):
         raise LockedError(f"{disk.root}: a daemon uses its store {url}: unmount it first")
-
-
-def _mark(store: ObjectStore, store_id: bytes) -> None:
-    """Put the marker of a store of logs in place, or check the one that is there."""
-    made_ms = system_clock().now_ms()
-    marker = {"version": _VERSION, "id": store_id.hex(), "made_ms": made_ms}
-    try:
-        store.create(STORE, json.dumps(marker).encode())
-    except FileExistsError:
-        data, _ = store.get(STORE, _MOST_MARKER_BYTES)
-        try:
-            version = decode_json(data, itemgetter("version"))
-        except ValueError:
-            raise InvalidConfigError(f"{store.url}/{STORE}: it does not parse") from None
-        if version != _VERSION:
-            raise UnsupportedFormatError(
-                f"{store.url}/{STORE}: version {version}, this logfs uses version {_VERSION}"
-            ) from None
 
 
 def store_at(path: str) -> ObjectStore:
@@ -166,37 +115,6 @@ def server_of(path: str) -> StorePlace | None:
     return None if config is None else StorePlace(config.endpoint, config.region)
 
 
-def rows_of(store: ObjectStore) -> Iterator[StoreRow]:
-    """Return what the heads of a store say; orphans without a head are left out."""
-    for place, head in _heads(store):
-        if isinstance(head, Head):
-            entries = read_entries(store, head)
-            end = head.next_offset
-            yield StoreRow(
-                *place.topic_partition,
-                head.start.offset,
-                head.start.offset if end is None else end,
-                len(entries),
-                sum(entry.size_bytes for entry in entries),
-                head.epoch,
-                head.writer.host,
-                len(head.doomed),
-            )
-        else:
-            yield StoreRow(*place.topic_partition, error=str(head))
-
-
-def _heads(store: ObjectStore) -> Iterator[tuple[PartitionPlace, Head | LogfsError]]:
-    for place in all_places(store):
-        try:
-            found = read_head(store, place)
-        except LogfsError as error:
-            yield place, error
-            continue
-        if found is not None:
-            yield place, found[0]
-
-
 def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
     """Return how far each partition of a data directory is copied, as ``.meta`` has it."""
     data = data_directory(place)
@@ -223,44 +141,6 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
     return found
 
 
-def orphans_of(store: ObjectStore) -> Iterator[ObjectStat]:
-    """Return the objects that no head names and that are older than a day.
-
-    Raises:
-        InvalidConfigError: The store is not one of logfs: a broker's objects have similar names.
-    """
-    now_ms = system_clock().now_ms()
-    if STORE not in {stat.key for stat in store.list_level("").objects}:
-        raise InvalidConfigError(f"{store.url}: it is no store of logfs: there is no {STORE}")
-    for place in all_places(store):
-        if list_broker_files(store, place, None) is None:
-            yield from find_orphans(store, place, now_ms)
-
-
-def check_heads(store: ObjectStore, path: str) -> None:
-    """See that a store has heads, or nothing yet.
-
-    Raises:
-        InvalidConfigError: A broker has filled it.
-    """
-    if any(True for _ in _heads(store)) or not bucket_disk(store.url).list(""):
-        return
-    if STORE not in {stat.key for stat in store.list_level("").objects}:
-        raise InvalidConfigError(
-            f"{store.url}: logfs has not written this store, so it has no heads that say what "
-            f"belongs to it. 'logfs status {path}' shows its logs, 'logfs verify {path}' reads all"
-        )
-
-
-def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
-    """Compare the objects of a store with its heads."""
-    for place, head in _heads(store):
-        if isinstance(head, Head):
-            yield from check_objects(store, place, head)
-        else:
-            yield ObjectProblem(place.head, str(head))
-
-
 def take_over(place: Place) -> list[TopicPartition]:
     """Make this data directory the writer of its partitions in the store, instead of another one.
 
@@ -277,7 +157,7 @@ def take_over(place: Place) -> list[TopicPartition]:
         raise InvalidConfigError(f"{place.root}: it has no object store")
     objects = open_directory_store(config).objects
     own = own_directory(local, host.new_id, machine_id(), is_moved=True)
-    writer = Writer(own.directory_id, socket.gethostname(), system_clock().now_ms())
+    writer = own.writer(socket.gethostname(), system_clock().now_ms())
     done = []
     try:
         with opened_store(place.root) as store:

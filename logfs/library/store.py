@@ -18,7 +18,7 @@ from logfs.library.points import Point, point_of
 from logfs.library.topic import Topic
 from logfs.library.writer import Writer
 from logfs.library.zones import zone_of
-from logfs.log.groups.coding import check_group
+from logfs.log.names import check_group
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
 from logfs.machine.host import LOCAL_ZONE
 from logfs.types import Closeable, IsolationLevel, TopicPartition

@@ -4,7 +4,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
 ``tests/test_layering.py`` checks::
 
     names          names of files and directories
-    counters, options   numbers of a partition; topic configuration -> encoder options
+    counters       numbers of a partition
     quotas         what the partitions of a topic have and append together
     checkpoints    Kafka's small text files; cleanercheckpoint: where compactions ended
     attributes, epochs, losses, manifest, mirrorfile, forwardfile, topics   other small files

@@ -19,10 +19,12 @@ from itertools import count
 from typing import NamedTuple
 from uuid import UUID
 
+from logfs.errors import InvalidConfigError
 from logfs.types import MAX_OFFSET, TopicPartition
 
 MAX_PARTITION = 2**31 - 1
 MAX_NAME_BYTES = 255
+_MAX_GROUP_BYTES = 2**15 - 1
 
 # In a partition directory, Kafka's.
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -380,3 +382,16 @@ def is_usable_topic_id(topic_id: UUID) -> bool:
     Source: Kafka Uuid.randomUuid.
     """
     return topic_id.int > 1 and not format_topic_id(topic_id).startswith("-")
+
+
+def check_group(group: str) -> str:
+    """Return the name of a consumer group; raise InvalidConfigError if it cannot be one."""
+    if not group or len(group.encode("utf-8", "surrogatepass")) > _MAX_GROUP_BYTES:
+        raise InvalidConfigError(
+            f"group {group[:40]!r}: expected 1 to {_MAX_GROUP_BYTES} bytes of text"
+        )
+    try:
+        group.encode()
+    except UnicodeEncodeError:
+        raise InvalidConfigError(f"group {group!r}: expected text, as UTF-8") from None
+    return group

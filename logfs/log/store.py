@@ -16,12 +16,15 @@ Source: Kafka LogManager.
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.closing import fast_close, last_stop, remove_note
+from logfs.log.groups.coding import OFFSETS_TOPIC
+from logfs.log.groups.removal import Removal, expire
 from logfs.log.host import Host
 from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
@@ -223,6 +226,16 @@ class LogStore(ChangeableCatalog):
             self._lock.close()
             self._lock = None
 
+    def expire_positions(self, now_ms: int) -> list[Removal]:
+        """Remove the positions of consumer groups that have expired; return them.
+
+        Raises:
+            LogfsError, OSError: ``__consumer_offsets`` cannot be read or appended to.
+        """
+        retention_ms = self.config.offsets_retention_minutes * 60_000
+        log_of = partial(self.partition, OFFSETS_TOPIC)
+        return expire(self.groups, log_of, retention_ms, now_ms)
+
     # Inside
 
     def _load(
@@ -280,6 +293,11 @@ class LogStore(ChangeableCatalog):
                 continue
             for log in others:
                 log.config = first.config
+
+
+def was_clean(disk: Disk, boot_id: str) -> bool:
+    """Return whether the last owner process of a data directory stopped cleanly."""
+    return last_stop(disk, boot_id, list_partitions(disk)).is_clean
 
 
 def _present(disk: Disk, wanted: Collection[TopicPartition]) -> list[TopicPartition]:

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.overlay import is_stored
+from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log.catalog import Catalog
 from logfs.log.losses import Loss
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset, timestamp_of
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.rows import TieredRows
+from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.services.meta import remote_facts
 from logfs.types import View
 
@@ -54,6 +57,45 @@ class PartitionOverview(NamedTuple):
     is_unreadable: bool = False
     mirror: dict[str, object] | None = None
     forwards: Sequence[dict[str, object]] = ()
+
+
+class TextLengths(NamedTuple):
+    """Lengths of a partition as text that its segment table contains.
+
+    Attributes:
+        kept: Length of the retained values, without the active segment.
+        active: Position at which the active segment begins; None if there is none.
+        end: Position of the end; None if it is in the active segment.
+    """
+
+    kept: int
+    active: int | None
+    end: int | None
+
+
+def text_lengths(disk: Disk, directory: str) -> TextLengths | None:
+    """Return the lengths of a partition; None if its table is empty.
+
+    Raises:
+        LogfsError, OSError: The table cannot be read.
+    """
+    entries = SegmentTable.load(disk, directory).entries
+    if not entries:
+        return None
+    last = entries[max(entries)]
+    kept = sum(e.lengths.text for e in entries.values() if e.state is not SegmentState.OPEN)
+    active = last.bases.text if last.state is SegmentState.OPEN else None
+    return TextLengths(kept, active, last.ends.text if last.state is SegmentState.CLOSED else None)
+
+
+def tiered_bytes(disk: Disk, directory: str) -> int:
+    """Return the bytes of the objects of a partition; 0 if they are not known."""
+    try:
+        rows = TieredRows.load(disk, directory)
+    except (LogfsError, OSError):
+        return 0
+    entries = [] if rows is None else rows.entries.values()
+    return sum(entry.size_bytes + sum(entry.lengths) for entry in entries)
 
 
 class TopicOverview(NamedTuple):

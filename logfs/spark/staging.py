@@ -26,9 +26,8 @@ from logfs.errors import (
 )
 from logfs.library.stored_partitions import now_ms
 from logfs.log.listing import list_partitions
-from logfs.log.options import encode_options
 from logfs.log.publishing.staging import StagedFile, StagingWriter
-from logfs.log.topics import effective_config, read_properties
+from logfs.log.topics import effective_config, encode_options, read_properties
 from logfs.records._native import RowEncoder, spread_rows
 from logfs.records.columns import Lists, Numbers, Strings
 from logfs.types import TopicPartition

@@ -7,6 +7,7 @@ import pytest
 
 from logfs.disk.waiting import WouldWaitError, waiting_forbidden
 from logfs.errors import CorruptRecordError, InvalidConfigError
+from logfs.log import names
 from logfs.log.groups import coding, removal
 from logfs.log.groups.coding import OFFSETS_CONFIG, OFFSETS_TOPIC, Position, PositionKey
 from logfs.log.groups.removal import Removal
@@ -72,7 +73,7 @@ def test_the_partition_of_a_group_is_that_of_a_broker(group: str, partition: int
 @pytest.mark.parametrize("group", ["", "x" * 40_000, "\ud800"])
 def test_a_name_that_a_broker_could_not_read_is_refused(group: str) -> None:
     with pytest.raises(InvalidConfigError):
-        coding.check_group(group)
+        names.check_group(group)
 
 
 class Committing(Bench):

@@ -177,7 +177,7 @@ class _Append(NamedTuple):
     def to_store(self, store: "LogStore") -> None:
         """Append to a store that this process owns."""
         from logfs.cli.append_target import prepare
-        from logfs.cli.store_appender import StoreAppender
+        from logfs.library.store_appender import StoreAppender
         from logfs.library.topics import StoredTopics
         from logfs.machine.host import system_clock
         from logfs.services.overview import topic_overview
@@ -207,7 +207,7 @@ class _Append(NamedTuple):
     def to_mount(self, point: str) -> None:
         """Append to files below a mount point."""
         from logfs.cli.append_target import prepare
-        from logfs.cli.mount_appender import MountAppender
+        from logfs.library.mount_appender import MountAppender
         from logfs.library.topics import MountedTopics
 
         prepare(MountedTopics(point), self.target, create=self.options.create)

@@ -36,9 +36,9 @@ def doctor(path: str, *, output: TextIO) -> None:
         sudo logfs doctor /var/lib/logfs --output report.txt
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli.diagnosis import report, sections_of
-    from logfs.cli.directory_status import look
     from logfs.library.owner import data_directory
     from logfs.library.places import locate_local
+    from logfs.library.status import look
 
     with failures.about(path):
         place = locate_local(path)._replace(address=())

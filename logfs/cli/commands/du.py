@@ -12,7 +12,7 @@ from logfs.library.places import locate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from logfs.cli.disk_use import DiskUse, Use
+    from logfs.library.disk_use import DiskUse, Use
 
 _COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
 
@@ -72,8 +72,8 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
 
 
 def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
-    from logfs.cli.disk_use import Use, disk_use
     from logfs.library.directory import data_and_partitions
+    from logfs.library.disk_use import Use, disk_use
 
     place = locate(path)
     data, only = data_and_partitions(place)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from logfs.library.group_lags import GroupLag
     from logfs.library.groups import Groups
     from logfs.library.writer import Writer
-    from logfs.log.groups.table import Group
 
 T = TypeVar("T")
 
@@ -196,7 +195,7 @@ def _lags(path: str, name: str | None = None) -> "dict[str, list[GroupLag]]":
 
     place = _root(path)
     with Groups(place) as groups:
-        found: dict[str, Group] = groups.groups()
+        found = groups.groups()
         if name is not None:
             if name not in found:
                 raise _no_group(name)

@@ -11,7 +11,7 @@ from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.cli.offset_queries import Answer
+    from logfs.library.offset_queries import Answer
     from logfs.types import IsolationLevel
 
 
@@ -75,7 +75,7 @@ def offsets(
             raise click.UsageError("--checkpoint excludes --time and --as-kafka")
         _show_checkpoint(path, checkpoint, level, as_json=as_json)
         return
-    from logfs.cli.offset_queries import ask
+    from logfs.library.offset_queries import ask
 
     with failures.about(path):
         place = locate(path)

@@ -12,7 +12,7 @@ from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate, locate_local
-from logfs.machine.disks import is_url
+from logfs.machine.disks import bucket_disk, is_url
 from logfs.machine.storeplace import StorePlace
 
 
@@ -80,12 +80,13 @@ def status(path: str, *, as_json: bool) -> None:
     and their bytes, and the machine that writes it. For a data directory or a mount they say how
     much is still to be copied, and why it failed.
     """
-    from logfs.library.remote import check_heads, rows_of, store_at, tiering_of
+    from logfs.library.remote import store_at, tiering_of
+    from logfs.services.tiering.stores import check_heads, rows_of
 
     with failures.about(path):
         if is_url(path):
             store = store_at(path)
-            check_heads(store, path)
+            check_heads(store, bucket_disk(store.url), path)
             found = list(rows_of(store))
             rows = [row._asdict() for row in found]
             lines = [
@@ -133,12 +134,14 @@ def gc(path: str, *, dry_run: bool) -> None:
     PATH is the URL of a store, or a data directory. Objects of the last 24 hours are left alone: a
     copy that is going on may still name them. Nothing that logfs did not make is removed.
     """
-    from logfs.library.remote import orphans_of, store_at
+    from logfs.library.remote import store_at
+    from logfs.machine.host import system_clock
+    from logfs.services.tiering.stores import orphans_of
 
     count = size = 0
     with failures.about(path):
         store = store_at(path)
-        for stat in orphans_of(store):
+        for stat in orphans_of(store, system_clock().now_ms()):
             count, size = count + 1, size + stat.size
             if dry_run:
                 click.echo(f"{store.url}/{stat.key}")
@@ -204,11 +207,12 @@ def verify(path: str, *, reads_all: bool) -> None:
     checked, with a request for a thousand objects. With --all every object is read: its checksums,
     batches, indexes and positions, as 'logfs verify' does.
     """
-    from logfs.library.remote import check_heads, problems_of, server_of, store_at
+    from logfs.library.remote import server_of, store_at
+    from logfs.services.tiering.stores import check_heads, problems_of
 
     with failures.about(path):
         store = store_at(path)
-        check_heads(store, path)
+        check_heads(store, bucket_disk(store.url), path)
         problems = [f"{store.url}/{one.key}: {one.detail}" for one in problems_of(store)]
         if reads_all:
             problems += _read_all(store.url, server_of(path))

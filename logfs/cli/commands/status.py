@@ -20,9 +20,9 @@ from logfs.machine.disks import is_url
 from logfs.machine.host import system_clock, user_name
 
 if TYPE_CHECKING:
-    from logfs.cli.directory_status import Status
     from logfs.library.group_lags import GroupLag
     from logfs.library.places import Place
+    from logfs.library.status import Status
     from logfs.services.overview import PartitionOverview, TopicOverview
 
 _UNSEEN_MS = 86_400_000
@@ -117,7 +117,7 @@ def _names_partition(path: str) -> bool:
 
 
 def _look(path: str, since: str | None) -> "Status":
-    from logfs.cli.directory_status import look
+    from logfs.library.status import look
 
     with failures.about(path):
         place = locate(path)

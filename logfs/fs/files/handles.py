@@ -35,8 +35,7 @@ from logfs.fs.tree.nodes import (
     RangeNode,
 )
 from logfs.fs.tree.rawnodes import RawNode, SealedNode
-from logfs.log.lines.notes import NO_SLOT, WriteNotes
-from logfs.log.lines.writer import LineWriter
+from logfs.log.lines.writer import NO_SLOT, LineWriter, WriteNotes
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.writing._end import NativeWriter
 from logfs.services.following.followed import AnyLog

@@ -41,8 +41,7 @@ from logfs.fs.tree.nodes import (
 )
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.tasks import BackgroundTasks
-from logfs.log.lines.notes import NO_SLOT
-from logfs.log.lines.writer import LineWriter
+from logfs.log.lines.writer import NO_SLOT, LineWriter
 from logfs.machine.host import Clock
 from logfs.services.following.store import AnyStore
 from logfs.services.views.buffers import Buffers

@@ -12,7 +12,6 @@ from logfs.fs.handover.describing import TAB, segments_digest
 from logfs.fs.handover.journal import Journal
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
-from logfs.log.segments.table import decode_entry, encode_entry
 from logfs.log.writing.segmentremoval import DeletedFiles
 from logfs.types import View
 
@@ -26,7 +25,7 @@ class SegmentNotes:
 
     def note(self, files: DeletedFiles) -> None:
         """Note a segment."""
-        text = TAB.join((self._directory, str(files.copy), encode_entry(files.entry).hex()))
+        text = TAB.join((self._directory, *files.encode()))
         self._journal.deleted_segment(self._number(files), text)
 
     def forget(self, files: DeletedFiles) -> None:
@@ -41,11 +40,7 @@ class SegmentNotes:
 def deleted_in(journal: Journal, directory: str) -> list[DeletedFiles]:
     """Return the segments of a partition that are noted, in the order of their deletion."""
     rows = [text.split(TAB) for text in journal.deleted.values()]
-    return [
-        DeletedFiles(decode_entry(bytes.fromhex(entry)), int(copy))
-        for place, copy, entry in rows
-        if place == directory
-    ]
+    return [DeletedFiles.decode(copy, entry) for place, copy, entry in rows if place == directory]
 
 
 def look_back(

@@ -19,7 +19,7 @@ from typing import Final
 from logfs.fs.handover.journal import Journal, NoJournal, Words
 from logfs.fs.handover.state import SLOT_WORDS, SlotWord, Stage, Word, slot_index
 from logfs.fs.tree.inodes import inode_number
-from logfs.log.lines.notes import NO_SLOT
+from logfs.log.lines.writer import NO_SLOT
 from logfs.types import View
 
 _FIRST: Final = slot_index(0) - SLOT_WORDS

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from logfs.errors import LogfsError
 from logfs.fs.metrics.family import Family, Sample
-from logfs.log.groups.lag import Lag, Next, lag_of
 from logfs.services.following.store import AnyStore
+from logfs.services.views.lag import Lag, Next, lag_of
 from logfs.types import IsolationLevel, TopicPartition
 
 _LABELS = ("group", "topic", "partition")

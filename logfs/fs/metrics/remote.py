@@ -9,9 +9,9 @@ from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.overlay import counters_of
 from logfs.disk.vfs import Disk
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.status import RemoteTotals
-from logfs.log.writing.state import PartitionState
 
 _KAFKA = "kafka.server:type=BrokerTopicMetrics,name="
 
@@ -164,10 +164,9 @@ def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:
     totals: dict[str, RemoteTotals] = {}
     for topic, logs in topics.items():
         for log in logs:
-            state = log.state
-            if not isinstance(state, PartitionState) or state.remote is None:
+            if not isinstance(log, PartitionLog) or log.state.remote is None:
                 continue
-            config = state.config
+            state, config = log.state, log.config
             if state.tier is not None or config.remote_storage_enable:
                 is_copied = config.remote_storage_enable and not config.remote_log_copy_disable
                 total = totals.setdefault(topic, RemoteTotals())

@@ -20,7 +20,6 @@ own partitions.
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 
 import trio
 
@@ -33,8 +32,6 @@ from logfs.fs.upkeep.following import Follower
 from logfs.fs.upkeep.packing import Packing
 from logfs.fs.upkeep.retention import Retention
 from logfs.fs.upkeep.tiering import Tiering
-from logfs.log.groups import removal
-from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
 from logfs.services.following.store import AnyStore
@@ -176,10 +173,7 @@ class BackgroundTasks:
         return False
 
     def _expire_positions(self) -> None:
-        store = self._store.writable
-        retention_ms = store.config.offsets_retention_minutes * 60_000
-        log_of = partial(store.partition, OFFSETS_TOPIC)
-        for found in removal.expire(store.groups, log_of, retention_ms, self._clock.now_ms()):
+        for found in self._store.writable.expire_positions(self._clock.now_ms()):
             logger.info(
                 "group %s: %d positions have expired, after offsets.retention.minutes without a "
                 "commit", found.group, len(found.removed),

@@ -119,7 +119,7 @@ class Tiering:
         if own.is_copy:
             logger.warning(_COPY)
             self._refusal = _COPY
-        writer = Writer(own.directory_id, self._host, self._clock.now_ms())
+        writer = own.writer(self._host, self._clock.now_ms())
         limit = RateLimit(
             config.remote_log_manager_copy_max_bytes_per_second,
             self._clock.monotonic_s,

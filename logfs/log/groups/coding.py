@@ -32,7 +32,6 @@ OFFSETS_CONFIG = {
 MAX_METADATA_BYTES = 4096
 """Source: Kafka ``offset.metadata.max.bytes``."""
 
-_MAX_GROUP_BYTES = 2**15 - 1
 _POSITION_TYPES = (0, 1)
 _POSITION, _CLASSIC_GROUP, _MEMBER = 1, 2, 5
 _VALUE_VERSION, _LAST_VALUE_VERSION = 3, 4
@@ -84,19 +83,6 @@ class GroupState(NamedTuple):
 
     has_members: bool
     since_ms: int
-
-
-def check_group(group: str) -> str:
-    """Return the name of a group; raise InvalidConfigError if it cannot be one."""
-    if not group or len(group.encode("utf-8", "surrogatepass")) > _MAX_GROUP_BYTES:
-        raise InvalidConfigError(
-            f"group {group[:40]!r}: expected 1 to {_MAX_GROUP_BYTES} bytes of text"
-        )
-    try:
-        group.encode()
-    except UnicodeEncodeError:
-        raise InvalidConfigError(f"group {group!r}: expected text, as UTF-8") from None
-    return group
 
 
 def partition_of(group: str, partitions: int) -> int:

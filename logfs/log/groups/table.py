@@ -18,7 +18,6 @@ from logfs.log.groups.coding import (
     GroupState,
     Position,
     PositionKey,
-    check_group,
     decode_group,
     decode_key,
     decode_position,
@@ -26,6 +25,7 @@ from logfs.log.groups.coding import (
     encode_position,
     partition_of,
 )
+from logfs.log.names import check_group
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
 from logfs.records.record import Record

@@ -15,36 +15,6 @@ from logfs.types import View
 
 WriterT_contra = TypeVar("WriterT_contra", contravariant=True)
 
-NO_SLOT = 0
-"""The slot of a write that nothing is noted of."""
-
-
-class WriteNotes(Protocol):
-    """The notes of one open file. The caller has the lock of the partition."""
-
-    def begin(self, slot: int, data: bytes, log_end: int, unfinished: int) -> int:
-        """Note that a write is about to be applied; returns how much of it is applied already.
-
-        Args:
-            slot: The place of the note, not ``NO_SLOT``.
-            data: All bytes of the write.
-            log_end: The log end offset.
-            unfinished: Bytes of the unfinished line.
-        """
-        ...
-
-    def applied(self, slot: int, data: bytes) -> int:
-        """Return how many bytes of a write are applied."""
-        ...
-
-    def done(self, slot: int, accepted: int) -> None:
-        """Note how many bytes of a write are applied, and that no more will be."""
-        ...
-
-    def keep(self, name: str) -> None:
-        """Note the name of the file that the unfinished line is about to be in."""
-        ...
-
 
 class AppendNotes(Protocol):
     """The notes of one request that appends many lines, to one partition or to several."""

@@ -7,11 +7,12 @@ it appended and everything after it unaccepted, so a short count tells the write
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from logfs.disk.vfs import is_full
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
-from logfs.log.lines.notes import NO_SLOT, Resumption, WriteNotes
+from logfs.log.lines.notes import Resumption
 from logfs.log.partition import PartitionLog
 from logfs.log.writing._end import NativeWriter
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
@@ -25,6 +26,32 @@ logger = logging.getLogger(__name__)
 _NEWLINE = b"\n"
 _HEADERS_BYTES = 100
 """More than the headers of a batch and of the only record in it take."""
+
+NO_SLOT = 0
+"""The slot of a write that nothing is noted of."""
+
+
+class WriteNotes(Protocol):
+    """The notes of one open file. The caller has the lock of the partition."""
+
+    def begin(self, slot: int, data: bytes, log_end: int, unfinished: int) -> int:
+        """Note that a write is about to be applied; returns how much of it is applied already.
+
+        Args:
+            slot: The place of the note, not ``NO_SLOT``.
+            data: All bytes of the write.
+            log_end: The log end offset.
+            unfinished: Bytes of the unfinished line.
+        """
+
+    def applied(self, slot: int, data: bytes) -> int:
+        """Return how many bytes of a write are applied."""
+
+    def done(self, slot: int, accepted: int) -> None:
+        """Note how many bytes of a write are applied, and that no more will be."""
+
+    def keep(self, name: str) -> None:
+        """Note the name of the file that the unfinished line is about to be in."""
 
 
 class LineWriter:

@@ -18,6 +18,14 @@ from logfs.records.compression import decompress
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
 
+_SHARED_BYTES = 64 << 20
+"""Of all logs that are read at the same time, in memory."""
+
+
+def window_of(readers: int) -> int:
+    """Return how many bytes of a log each of so many readers has in memory, to share it fairly."""
+    return min(SEQUENTIAL_BYTES, max(LOOKUP_BYTES, _SHARED_BYTES // max(readers, 1)))
+
 
 class RecordReader(OffsetCursor):
     """A cursor over the records of a partition. One user at a time.

@@ -16,7 +16,7 @@ from logfs.log.names import FileKind
 from logfs.log.reading import lookup
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles
 from logfs.log.segments.snapshot import LogPoint, Snapshot
-from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.segments.table import SegmentState, TableEntry, decode_entry, encode_entry
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.state import PartitionState
@@ -44,6 +44,15 @@ class DeletedFiles(NamedTuple):
 
     entry: TableEntry
     copy: int
+
+    def encode(self) -> tuple[str, str]:
+        """Return it as two words: the copy, and the entry of the segment table."""
+        return str(self.copy), encode_entry(self.entry).hex()
+
+    @classmethod
+    def decode(cls, copy: str, entry: str) -> "DeletedFiles":
+        """Return what ``encode`` made words of."""
+        return cls(decode_entry(bytes.fromhex(entry)), int(copy))
 
 
 class DeletedNotes(Protocol):

@@ -24,13 +24,13 @@ from logfs.log.counters import LogCounters
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host, cache_mark
 from logfs.log.mirrorfile import MirrorFacts, MirrorSource
-from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.quotas import TopicUsage
 from logfs.log.reading.readable import ReadableState
 from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
+from logfs.log.topics import encode_options
 from logfs.log.writing._end import LogEnd as NativeEnd
 from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import create_files

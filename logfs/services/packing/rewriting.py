@@ -6,10 +6,10 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.txnindex import AbortedTransaction
-from logfs.log.options import sealed_codec
 from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.topics import sealed_codec
 from logfs.records._native import BatchPacker, IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES

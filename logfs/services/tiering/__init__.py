@@ -9,6 +9,8 @@
     orphans    objects that no head names
     owning     all of this for one partition, by the process that writes it
     topics     the objects of deleted topics
+    ownership  the claim of a directory on a store
+    stores     stores by their heads: rows, orphans, problems
 
 A crash at any step leaves objects that no head names, never a head that names what is not there.
 

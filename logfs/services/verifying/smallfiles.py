@@ -20,11 +20,10 @@ from logfs.log.checkpoints import (
     read_leader_epochs,
     read_partition_metadata,
 )
-from logfs.log.closing import last_stop
-from logfs.log.listing import list_partitions
 from logfs.log.losses import Loss
 from logfs.log.names import DirectoryState, FileKind, FileSuffix
 from logfs.log.producers.snapshots import ENTRY, HEADER, decode_snapshot, snapshot_name
+from logfs.log.store import was_clean
 from logfs.log.topics import effective_config, read_properties
 from logfs.records.jsontext import decode_object
 from logfs.services.verifying.findings import Finding, Level, note
@@ -311,7 +310,7 @@ class RootState:
 def read_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootState:
     """Read the files in the root of a data directory, on a machine with this boot id."""
     state = RootState(defaults, is_live=disk.is_locked(names.LOCK_FILE))
-    state.is_clean = last_stop(disk, boot_id, list_partitions(disk)).is_clean
+    state.is_clean = was_clean(disk, boot_id)
     for file in _REMEDIES:
         _read(disk, state, file)
     try:

@@ -6,7 +6,7 @@ from logfs.errors import LogfsError
 from logfs.library.mounted_writer import MountedWriter
 from logfs.library.topics import MountedTopics
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
-from logfs.log.options import encode_options
+from logfs.log.topics import encode_options
 from logfs.machine.host import system_clock
 from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression

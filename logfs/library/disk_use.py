@@ -15,9 +15,8 @@ from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
 from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
-from logfs.log.remote.rows import TieredRows
-from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.machine.disks import disk_of, is_url
+from logfs.services.overview import text_lengths, tiered_bytes
 from logfs.types import TopicPartition
 
 _BLOCK_BYTES = 512
@@ -81,7 +80,7 @@ def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
             if only is None or topic_partition in only:
                 use = found.partitions[topic_partition] = _directory(entry.path, seen)
                 use.kept, use.shown = _lengths(data, topic_partition, point)
-                use.remote = _tiered_bytes(data, topic_partition)
+                use.remote = tiered_bytes(PosixDisk(data), topic_partition.directory)
         elif only is None and entry.is_dir():
             found.deleted.add(_directory(entry.path, seen))
         elif only is None:
@@ -150,31 +149,20 @@ def _lengths(
 ) -> tuple[int | None, int | None]:
     """Return how long what is kept of a partition is, and its size in a mount."""
     try:
-        entries = SegmentTable.load(disk_of(data), topic_partition.directory).entries
+        found = text_lengths(disk_of(data), topic_partition.directory)
     except (LogfsError, OSError):
         return None, None if point is None else _size_in(point, topic_partition)
-    if not entries:
+    if found is None:
         return None, None
-    last = entries[max(entries)]
-    kept = sum(e.lengths.text for e in entries.values() if e.state is not SegmentState.OPEN)
-    if last.state is SegmentState.CLOSED:
-        return kept, last.ends.text
+    kept = found.kept
+    if found.end is not None:
+        return kept, found.end
     shown = None if point is None else _size_in(point, topic_partition)
     if shown is None:
         shown = _size_stored(data, topic_partition)
-    if last.state is SegmentState.OPEN and shown is not None:
-        kept += shown - last.bases.text
+    if found.active is not None and shown is not None:
+        kept += shown - found.active
     return (None if shown is None else kept), shown
-
-
-def _tiered_bytes(data: str, topic_partition: TopicPartition) -> int:
-    """Return the bytes of the objects of a partition; 0 if that is not known."""
-    try:
-        rows = TieredRows.load(PosixDisk(data), topic_partition.directory)
-    except (LogfsError, OSError):
-        return 0
-    entries = [] if rows is None else rows.entries.values()
-    return sum(entry.size_bytes + sum(entry.lengths) for entry in entries)
 
 
 def _size_in(point: str, topic_partition: TopicPartition) -> int | None:

@@ -15,11 +15,10 @@ from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.places import Place, served_at
 from logfs.log import names
-from logfs.log.closing import last_stop
 from logfs.log.groups.coding import OFFSETS_TOPIC
-from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind
 from logfs.log.reading.address import SEGMENTS_NAME
+from logfs.log.store import was_clean
 from logfs.machine.host import current_host, system_clock
 from logfs.records.jsontext import decode_object
 from logfs.services.overview import PartitionOverview, TopicOverview, topic_overview
@@ -98,7 +97,7 @@ def look(place: Place, since_ms: int) -> Status:
         facts = _facts_of(point)
         return Status(data, facts, None, is_read_only, False, None, *room, topics, groups)
     is_foreign = disk.is_locked(names.LOCK_FILE)
-    is_clean = None if is_foreign else _was_clean(disk) or not wanted
+    is_clean = None if is_foreign else was_clean(disk, current_host().boot_id) or not wanted
     topics = list(_from_files(disk, wanted, since_ms))
     return Status(data, None, None, False, is_foreign, is_clean, *room, topics, groups)
 
@@ -121,11 +120,6 @@ def _room(found: os.statvfs_result) -> tuple[int, bool]:
         return free_bytes, False
     has_no_inodes = found.f_files > 0 and found.f_favail == 0
     return free_bytes, free_bytes < LARGEST_APPEND_BYTES or has_no_inodes
-
-
-def _was_clean(disk: Disk) -> bool:
-    found = list_partitions(disk)
-    return last_stop(disk, current_host().boot_id, found).is_clean
 
 
 def _by_topic(wanted: Sequence[TopicPartition]) -> dict[str, list[int]]:

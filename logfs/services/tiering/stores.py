@@ -1,0 +1,132 @@
+"""Object stores of data directories, by their heads: what is in them, and what is wrong there."""
+
+import json
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import NamedTuple
+
+from logfs.disk.remote.objects import ObjectStat, ObjectStore
+from logfs.disk.vfs import Disk
+from logfs.errors import InvalidConfigError, LogfsError, UnsupportedFormatError
+from logfs.log.remote.brokerfiles import list_broker_files
+from logfs.log.remote.bucket import all_places
+from logfs.log.remote.checking import ObjectProblem, check_objects
+from logfs.log.remote.head import Head
+from logfs.log.remote.keys import STORE, PartitionPlace
+from logfs.log.remote.reading import read_entries, read_head
+from logfs.records.jsontext import decode_json
+from logfs.services.tiering.orphans import find_orphans
+
+_VERSION = 1
+_MOST_MARKER_BYTES = 1 << 16
+
+
+class StoreRow(NamedTuple):
+    """A partition of a store, as its head says.
+
+    Attributes:
+        start_offset, end_offset: The offsets in the store.
+        doomed: Objects that wait to be deleted.
+        error: Why the head cannot be read; None if it can.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int = 0
+    end_offset: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    epoch: int = 0
+    host: str = ""
+    doomed: int = 0
+    error: str | None = None
+
+
+def mark_store(store: ObjectStore, store_id: bytes, now_ms: int) -> None:
+    """Put the marker of a store of logs in place, or check the one that is there."""
+    marker = {"version": _VERSION, "id": store_id.hex(), "made_ms": now_ms}
+    try:
+        store.create(STORE, json.dumps(marker).encode())
+    except FileExistsError:
+        data, _ = store.get(STORE, _MOST_MARKER_BYTES)
+        try:
+            version = decode_json(data, itemgetter("version"))
+        except ValueError:
+            raise InvalidConfigError(f"{store.url}/{STORE}: it does not parse") from None
+        if version != _VERSION:
+            raise UnsupportedFormatError(
+                f"{store.url}/{STORE}: version {version}, this logfs uses version {_VERSION}"
+            ) from None
+
+
+def rows_of(store: ObjectStore) -> Iterator[StoreRow]:
+    """Return what the heads of a store say; orphans without a head are left out."""
+    for place, head in _heads(store):
+        if isinstance(head, Head):
+            entries = read_entries(store, head)
+            end = head.next_offset
+            yield StoreRow(
+                *place.topic_partition,
+                head.start.offset,
+                head.start.offset if end is None else end,
+                len(entries),
+                sum(entry.size_bytes for entry in entries),
+                head.epoch,
+                head.writer.host,
+                len(head.doomed),
+            )
+        else:
+            yield StoreRow(*place.topic_partition, error=str(head))
+
+
+def _heads(store: ObjectStore) -> Iterator[tuple[PartitionPlace, Head | LogfsError]]:
+    for place in all_places(store):
+        try:
+            found = read_head(store, place)
+        except LogfsError as error:
+            yield place, error
+            continue
+        if found is not None:
+            yield place, found[0]
+
+
+def orphans_of(store: ObjectStore, now_ms: int) -> Iterator[ObjectStat]:
+    """Return the objects that no head names and that are older than a day.
+
+    Raises:
+        InvalidConfigError: The store is not one of logfs: a broker's objects have similar names.
+    """
+    if STORE not in {stat.key for stat in store.list_level("").objects}:
+        raise InvalidConfigError(f"{store.url}: it is no store of logfs: there is no {STORE}")
+    for place in all_places(store):
+        if list_broker_files(store, place, None) is None:
+            yield from find_orphans(store, place, now_ms)
+
+
+def check_heads(store: ObjectStore, disk: Disk, path: str) -> None:
+    """See that a store has heads, or nothing yet.
+
+    Args:
+        store: The store.
+        disk: The same store as a data directory.
+        path: What the user calls it.
+
+    Raises:
+        InvalidConfigError: A broker has filled it.
+    """
+    if any(True for _ in _heads(store)) or not disk.list(""):
+        return
+    if STORE not in {stat.key for stat in store.list_level("").objects}:
+        raise InvalidConfigError(
+            f"{store.url}: logfs has not written this store, so it has no heads that say what "
+            f"belongs to it. 'logfs status {path}' shows its logs, 'logfs verify {path}' reads all"
+        )
+
+
+def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
+    """Compare the objects of a store with its heads."""
+    for place, head in _heads(store):
+        if isinstance(head, Head):
+            yield from check_objects(store, place, head)
+        else:
+            yield ObjectProblem(place.head, str(head))
