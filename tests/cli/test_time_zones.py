@@ -149,7 +149,7 @@ def test_a_zone_that_cannot_be_learned_is_refused(logfs: Call, in_rome: Mounted)
     refusing = """
 import sys
 from logfs.fs.service import query_commands
-from logfs.fs.tree.tree import xattrs
+from logfs.fs.tree import xattrs
 def refuse(*_): raise ValueError("no such question")
 query_commands.utc_offset_s = xattrs.utc_offset_s = refuse
 from logfs.cli.main import main

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.kernel.hooks import Answered, Hooks
 from logfs.fs.kernel.passthrough import ON, Passthrough
 from tests.fs.world import World
 
@@ -23,6 +23,16 @@ class NoSuspects:
         pass
 
 
+class NoServing:
+    """Hooks that answer nothing themselves."""
+
+    is_running = False
+    waiting_reads = 0
+
+    def allow(self, uid: int) -> None:
+        pass
+
+
 class FakeKernel:
     """The hooks over a kernel that keeps backing files, or refuses to.
 
@@ -32,17 +42,8 @@ class FakeKernel:
         refuses: The errno with which it refuses; None if it does not.
     """
 
-    has_serving = False
-    serving_writes = 0
-    serving_syncs = 0
-    serving_flushes = 0
-    serving_stats = 0
-    serving_reads = 0
-    serving_opens = 0
-    serving_lookups = 0
-    serving_releases = 0
-    reading_waiting = 0
     suspects = NoSuspects()
+    serving = NoServing()
 
     def __init__(self) -> None:
         self.is_active = True
@@ -65,8 +66,8 @@ class FakeKernel:
     def pass_through(self, handle: int, number: int) -> None:
         self.attached[handle] = number
 
-    def opening_allow(self, uid: int) -> None:
-        pass
+    def answered(self, kind: Answered) -> int:
+        return 0
 
     def request(self) -> int:
         return 0

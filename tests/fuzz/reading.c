@@ -29,6 +29,7 @@
 
 #include "../../logfs/records/_crc.h"
 
+#include "../../logfs/fs/kernel/native/answered.h"
 #include "../../logfs/fs/kernel/native/answering.h"
 #include "../../logfs/fs/kernel/native/handover.h"
 #include "../../logfs/fs/kernel/native/openfiles.h"
@@ -1013,8 +1014,8 @@ int main(int count, char **arguments) {
     pthread_join(replies, NULL);
     printf("%llu writes and %llu reads without Python, %lld reads by Python, of which %lld waited, %d segments, "
            "%lld bytes\n",
-           (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_reads(),
+           (unsigned long long)logfs_answered(FUSE_OPCODE_WRITE), (unsigned long long)logfs_answered(FUSE_OPCODE_READ),
            (long long)python_reads, (long long)python_waits, logs[0].count + logs[1].count,
            (long long)(written[0] + written[1]));
-    return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_reads() == 0;
+    return wrong != 0 || logfs_answered(FUSE_OPCODE_WRITE) == 0 || logfs_answered(FUSE_OPCODE_READ) == 0;
 }

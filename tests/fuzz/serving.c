@@ -30,11 +30,13 @@ static ssize_t hanging_pwrite(int fd, const void *data, size_t size, off_t posit
 
 #include "../../logfs/log/writing/_appending.h"
 
+#include "../../logfs/fs/kernel/native/answered.h"
 #include "../../logfs/fs/kernel/native/attributes.h"
 #include "../../logfs/fs/kernel/native/handover.h"
 #include "../../logfs/fs/kernel/native/naming.h"
 #include "../../logfs/fs/kernel/native/openfiles.h"
 #include "../../logfs/fs/kernel/native/opening.h"
+#include "../../logfs/fs/kernel/native/queue.h"
 #include "../../logfs/fs/kernel/native/serving.h"
 #include "../../logfs/fs/kernel/native/session.h"
 
@@ -835,13 +837,13 @@ int main(int count, char **arguments) {
             wrong = 1;
         }
     }
-    printf("%llu look-ups (%lld times forgotten), ", (unsigned long long)logfs_serving_lookups(),
+    printf("%llu look-ups (%lld times forgotten), ", (unsigned long long)logfs_answered(FUSE_OPCODE_LOOKUP),
            (long long)forgotten);
     printf("%llu writes applied, %llu syncs, %llu stats, %llu opens (%lld taken), %llu requests queued, %lld hangs\n",
-           (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_syncs(),
-           (unsigned long long)logfs_serving_stats(), (unsigned long long)logfs_serving_opens(),
-           (long long)taken, (unsigned long long)logfs_serving_queued(), (long long)hangs);
-    return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_syncs() == 0 ||
-           logfs_serving_stats() == 0 || logfs_serving_opens() == 0 || taken == 0 ||
-           logfs_serving_lookups() == 0 || forgotten == 0 || hangs == 0;
+           (unsigned long long)logfs_answered(FUSE_OPCODE_WRITE), (unsigned long long)logfs_answered(FUSE_OPCODE_FSYNC),
+           (unsigned long long)logfs_answered(FUSE_OPCODE_GETATTR), (unsigned long long)logfs_answered(FUSE_OPCODE_OPEN),
+           (long long)taken, (unsigned long long)queue_count(), (long long)hangs);
+    return wrong != 0 || logfs_answered(FUSE_OPCODE_WRITE) == 0 || logfs_answered(FUSE_OPCODE_FSYNC) == 0 ||
+           logfs_answered(FUSE_OPCODE_GETATTR) == 0 || logfs_answered(FUSE_OPCODE_OPEN) == 0 || taken == 0 ||
+           logfs_answered(FUSE_OPCODE_LOOKUP) == 0 || forgotten == 0 || hangs == 0;
 }

@@ -32,7 +32,7 @@ sys.exit(main())
 WITHOUT_RESEND = """\
 from logfs.fs.kernel import hooks
 hooks.load()
-hooks.loaded().without_resend()
+hooks.loaded().connection.without_resend()
 """
 """A change of the daemon: it works as on a kernel that does not send requests again."""
 _NO_SUSPECTS = """\

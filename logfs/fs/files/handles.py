@@ -307,8 +307,10 @@ class FileHandle:
         if self.log.is_followed or not isinstance(self.reader, GrowingFile):
             return
         may_wait, native = isinstance(self.node, FollowNode), None
-        if NativeReads.may_read(self.node) and hooks.has_serving:
-            native = NativeReads(hooks, number, self.reader, self.partition, may_wait=may_wait)
+        if NativeReads.may_read(self.node) and hooks.serving.is_running:
+            native = NativeReads(
+                hooks.serving, number, self.reader, self.partition, may_wait=may_wait
+            )
         if not may_wait:
             self.ahead = ReadAhead(hooks, number, self.reader, given, windows, native)
         elif native is not None and not self.never_waits:

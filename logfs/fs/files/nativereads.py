@@ -14,11 +14,9 @@ comes to Python, as a request, when Python has changed the partition, when the t
 before anything else is done with the open file.
 """
 
-from typing import Protocol
-
+from logfs.fs.kernel.serving import Serving
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.nodes import FileNode, PlainNode, RangeNode
-from logfs.log.reading.places import PlainPlace
 from logfs.services.views.files import GrowingFile
 
 _IN_ORDER = 2
@@ -26,29 +24,11 @@ _AFTER_USELESS = 16
 """How many reads later a place from which nothing was read is given again."""
 
 
-class ReadingHooks(Protocol):
-    """The functions of ``hooks.Hooks`` that are needed here."""
-
-    def reading_give(
-        self,
-        handle: int,
-        offset: int,
-        partition: tuple[int, int],
-        place: PlainPlace,
-        *,
-        may_wait: bool,
-    ) -> bool:
-        """Have reads of a handle answered from an offset on."""
-
-    def reading_take(self, handle: int) -> tuple[int, tuple[int, int, int, int]]:
-        """Take the place back; returns how many bytes were read, and where."""
-
-
 class NativeReads:
     """The place in one open file. Event loop only.
 
     Args:
-        hooks: Have the thread.
+        serving: The native thread, which answers the reads.
         handle: The number of the open file.
         reader: Reads the file.
         partition: Of the file.
@@ -58,18 +38,18 @@ class NativeReads:
         is_given: The library has the place.
     """
 
-    __slots__ = ("_handle", "_hooks", "_log", "_may_wait", "_partition", "_reader", "is_given")
+    __slots__ = ("_handle", "_log", "_may_wait", "_partition", "_reader", "_serving", "is_given")
 
     def __init__(
         self,
-        hooks: ReadingHooks,
+        serving: Serving,
         handle: int,
         reader: GrowingFile,
         partition: MountedPartition,
         *,
         may_wait: bool = False,
     ) -> None:
-        self._hooks = hooks
+        self._serving = serving
         self._handle = handle
         self._reader = reader
         self._partition = partition
@@ -106,7 +86,7 @@ class NativeReads:
         again = lock.mark(self._reader.view)
         if place is None or descriptor < 0 or again is None or again[0] != mark[0]:
             return False
-        self.is_given = self._hooks.reading_give(
+        self.is_given = self._serving.give_reads(
             self._handle, offset, (lock.address, mark[0]), place, may_wait=self._may_wait
         )
         if self.is_given:
@@ -116,7 +96,7 @@ class NativeReads:
     def take(self) -> int:
         """Take the place back; returns how many bytes were read."""
         self.is_given = False
-        size, numbers = self._hooks.reading_take(self._handle)
+        size, numbers = self._serving.take_reads(self._handle)
         self._reader.go_on(size, numbers)
         return size
 

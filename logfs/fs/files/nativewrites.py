@@ -27,7 +27,8 @@ import trio
 from logfs.fs.files.handles import FileHandle
 from logfs.fs.files.readerqueue import ReaderQueues
 from logfs.fs.handover.slots import partition_key
-from logfs.fs.kernel.hooks import Hooks, OpenedFile
+from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.kernel.serving import OpenedFile
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.nodes import PlainNode
 from logfs.log.writing._end import functions_address
@@ -36,17 +37,17 @@ from logfs.types import IsolationLevel
 
 def want_native_thread(hooks: Hooks) -> None:
     """Have the thread for the next mount."""
-    hooks.want_serving(functions_address)
+    hooks.serving.want(functions_address)
 
 
 async def wake_readers(hooks: Hooks | None, queues: ReaderQueues) -> None:
     """Wake readers that wait for records which the native thread has appended, until cancelled."""
-    changes = -1 if hooks is None else hooks.serving_changes
+    changes = -1 if hooks is None else hooks.serving.changes
     while hooks is not None and changes >= 0:
         await trio.lowlevel.wait_readable(changes)
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(changes)
-        hooks.reading_return(None, has_all=False)
+        hooks.serving.return_reads(None, has_all=False)
         queues.note_directory_look()
 
 
@@ -69,7 +70,7 @@ class NativeWrites:
     def _serving(self) -> Hooks | None:
         """The hooks if the mount has the thread, which is known once it is mounted."""
         if self._is_used is None:
-            self._is_used = self._hooks is not None and self._hooks.has_serving
+            self._is_used = self._hooks is not None and self._hooks.serving.is_running
         return self._hooks if self._is_used else None
 
     def open(self, number: int, file: FileHandle) -> None:
@@ -78,11 +79,11 @@ class NativeWrites:
         log = file.flushed_log
         if hooks is None or log.is_followed:
             return
-        hooks.serving_open(number, log.writable.exclusive().address)
+        hooks.serving.open(number, log.writable.exclusive().address)
         if file.may_be_served:
             file.is_served = True
             key = partition_key(partition.identity)
-            hooks.serving_begin(number, file.native_writer().address, key)
+            hooks.serving.begin(number, file.native_writer().address, key)
             if not log.writable.exclusive().is_armed:
                 self._arm(file)
 
@@ -98,7 +99,7 @@ class NativeWrites:
         """Forget an open file whose last request has been answered."""
         hooks = self._serving
         if hooks is not None and file.appends:
-            hooks.serving_close(number)
+            hooks.serving.close(number)
             file.is_served = False
 
     def know(self, node: PlainNode) -> bool:
@@ -126,34 +127,34 @@ class NativeWrites:
             return False
         is_opened = self.opens and log.mirror_meta is None
         key = partition_key(partition.identity) if is_opened else 0
-        hooks.serving_know(node.ino, lock.address, mark, node.view, attributes, key)
+        hooks.serving.know(node.ino, lock.address, mark, node.view, attributes, key)
         return True
 
     def allow(self, users: Iterable[int]) -> None:
         """Let users open files to append without Python. Once, before they do."""
         if self._hooks is not None and self.opens:
             for user in users:
-                self._hooks.opening_allow(user)
+                self._hooks.serving.allow(user)
 
     def opened(self, number: int) -> OpenedFile | None:
         """Return an open file that was opened without Python; None: there is none."""
-        return None if self._serving is None else self._serving.opening_find(number)
+        return None if self._serving is None else self._serving.serving.find_opened(number)
 
     def opened_of(self, partition: MountedPartition) -> list[int]:
         """Return the numbers of such files of a partition."""
         hooks, log = self._serving, partition.log
-        if hooks is None or log.is_followed or not hooks.opening_count:
+        if hooks is None or log.is_followed or not hooks.serving.opened:
             return []
-        return hooks.opening_list(log.writable.exclusive().address)
+        return hooks.serving.opened_of(log.writable.exclusive().address)
 
     @property
     def opened_count(self) -> int:
         """How many such files are open. Any thread."""
-        return 0 if self._serving is None else self._serving.opening_count
+        return 0 if self._serving is None else self._serving.serving.opened
 
     def take(self, number: int) -> int | None:
         """Leave such a file to Python; returns its writes so far, None: it has been closed."""
-        return None if self._serving is None else self._serving.opening_take(number)
+        return None if self._serving is None else self._serving.serving.take_opened(number)
 
     def return_reads(self, partition: MountedPartition) -> None:
         """Have reads that wait for records of a partition come here if Python has changed it."""
@@ -161,7 +162,7 @@ class NativeWrites:
         if hooks is not None and not partition.log.is_followed:
             log = partition.log
             address = log.writable.exclusive().address
-            hooks.reading_return(address, has_all=log.is_deleted)
+            hooks.serving.return_reads(address, has_all=log.is_deleted)
 
     def _arm(self, file: FileHandle) -> None:
         partition = file.partition

@@ -5,7 +5,10 @@ The modules, lowest first:
     errnos          errors as errnos
     permissions     owners and modes, and what they let a user do
     suspects        requests that may end each daemon
-    hooks           the C library beside libfuse, in ``native/``
+    library         ctypes: the types of the functions of the hooks
+    serving         what the hooks answer without Python
+    keptconnection  the connection to the kernel, which outlives the daemon
+    hooks           the C library beside libfuse, in ``native/``: all of it
     cache           what the kernel has cached, dropped before its time
     interrupts      signals for programs that wait for an answer
     earlyreplies    replies to waiting reads, directly after the append that ended the wait

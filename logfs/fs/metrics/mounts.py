@@ -16,6 +16,7 @@ import pyfuse3
 
 from logfs import __version__
 from logfs.fs.handover.state import Word
+from logfs.fs.kernel.hooks import Answered
 from logfs.fs.metrics import logs, remote, users
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.metrics.groups import GroupMetrics
@@ -187,53 +188,53 @@ def _looked_ms(log: ReadableLog) -> int:
     return 0 if log.residency is None else log.residency.time_ms
 
 
-_WITHOUT_PYTHON: tuple[tuple[str, str, str, str], ...] = (
+_WITHOUT_PYTHON: tuple[tuple[Answered, str, str, str], ...] = (
     (
-        "ahead_reads",
+        Answered.AHEAD,
         "read",
         "logfs_reads_ahead_total",
         "Reads among those that the C library answered from bytes rendered ahead.",
     ),
     (
-        "serving_reads",
+        Answered.READ,
         "read",
         "logfs_native_reads_total",
         "Reads among those that were rendered without Python.",
     ),
     (
-        "serving_writes",
+        Answered.WRITE,
         "write",
         "logfs_native_writes_total",
         "Writes among those that were applied without Python.",
     ),
     (
-        "serving_syncs",
+        Answered.FSYNC,
         "fsync",
         "logfs_native_fsyncs_total",
         "Fsyncs among those that were answered without Python.",
     ),
     (
-        "serving_opens",
+        Answered.OPEN,
         "open",
         "logfs_native_opens_total",
         "Opens among those that were answered without Python.",
     ),
     (
-        "serving_stats",
+        Answered.GETATTR,
         "getattr",
         "logfs_native_stats_total",
         "Stats among those that were answered without Python.",
     ),
     (
-        "serving_lookups",
+        Answered.LOOKUP,
         "lookup",
         "logfs_native_lookups_total",
         "Look-ups of names among those that were answered without Python.",
     ),
-    ("serving_flushes", "flush", "", ""),
-    ("serving_releases", "release", "", ""),
+    (Answered.FLUSH, "flush", "", ""),
+    (Answered.RELEASE, "release", "", ""),
 )
-"""What the hooks have counted: attribute, request; name and help of a metric of its own, if any."""
+"""What the hooks count: kind, request; name and help of its own metric, if there is one."""
 
 
 def _of_requests(operations: Operations) -> Iterator[Family]:
@@ -241,8 +242,8 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     requests, hooks = operations.request_counts, operations.hooks
     done = requests.done.copy()
     metrics = []
-    for attribute, name, metric, text in _WITHOUT_PYTHON:
-        count = 0 if hooks is None else getattr(hooks, attribute)
+    for kind, name, metric, text in _WITHOUT_PYTHON:
+        count = 0 if hooks is None else hooks.answered(kind)
         if count:
             done[name] += count
         if metric:

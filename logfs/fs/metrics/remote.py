@@ -164,9 +164,10 @@ def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:
     totals: dict[str, RemoteTotals] = {}
     for topic, logs in topics.items():
         for log in logs:
-            if not isinstance(log, PartitionLog) or log.state.remote is None:
+            state = log.state if isinstance(log, PartitionLog) else None
+            if state is None or state.remote is None:
                 continue
-            state, config = log.state, log.config
+            config = state.config
             if state.tier is not None or config.remote_storage_enable:
                 is_copied = config.remote_storage_enable and not config.remote_log_copy_disable
                 total = totals.setdefault(topic, RemoteTotals())

@@ -46,7 +46,7 @@ from logfs.fs.kernel.errnos import (
     StaleError,
     Translator,
 )
-from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.kernel.hooks import Answered, Hooks
 from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.fs.kernel.passthrough import Passthrough
 from logfs.fs.kernel.permissions import Caller, check_search
@@ -134,7 +134,7 @@ class Operations(RefusedOperations):
         self.kept_by: Callable[[], str | None] = lambda: None
         tree.meta_of_mount = self.facts
         self.cpu_latency = CpuLatency(
-            lambda: 0 if hooks is None else hooks.serving_reads, wanted=options.keep_awake
+            lambda: 0 if hooks is None else hooks.answered(Answered.READ), wanted=options.keep_awake
         )
         self.hooks = hooks
         self.kernel_cache: KernelCache | None = None

@@ -166,13 +166,13 @@ class Session:
         hooks, state = self._hooks, self.state
         if hooks is None or state is None:
             return False
-        hooks.keep(state.fileno())
-        hooks.adopt(self._connection)
+        hooks.connection.keep(state.fileno())
+        hooks.connection.adopt(self._connection)
         try:
             pyfuse3.init(operations, self.point, self._options)
         except RuntimeError:
-            hooks.adopt(-1)
-        self.is_adopted = hooks.is_adopted
+            hooks.connection.adopt(-1)
+        self.is_adopted = hooks.connection.is_adopted
         if self.is_adopted:
             self._note_adopted(state)
         return self.is_adopted
@@ -221,7 +221,10 @@ class Session:
         if found is not None:
             state.words[Word.DEVICE] = int(found.device.partition(":")[2])
         self.journal.identify(self._identity())
-        for name, descriptor in ((STATE, state.fileno()), (CONNECTION, hooks.session)):
+        for name, descriptor in (
+            (STATE, state.fileno()),
+            (CONNECTION, hooks.connection.descriptor),
+        ):
             if not self._supervisor.keep_descriptor(name, descriptor):
                 self._refuse("the service manager does not keep descriptors")
                 return
@@ -229,7 +232,7 @@ class Session:
     def _keep(self, hooks: Hooks) -> None:
         try:
             state = HandoverState.create()
-            hooks.keep(state.fileno())
+            hooks.connection.keep(state.fileno())
         except (StateError, OSError) as error:
             logger.warning("%s: open files end with this daemon: %s", self.point, error)
             return
@@ -268,27 +271,27 @@ class Session:
         """Leave all further requests to a successor."""
         if self._hooks is not None and self.state is not None:
             self.state.words[Word.HANDOVER_NS] = time.monotonic_ns()
-            self._hooks.stop_reading()
+            self._hooks.connection.stop_reading()
 
     def stop_serving(self) -> None:
         """End the native thread: pyfuse3 reads no more requests."""
         if self._hooks is not None:
-            self._hooks.stop_serving()
+            self._hooks.serving.stop()
 
     @property
     def in_flight(self) -> int:
         """How many requests have been read and not been answered."""
-        return 0 if self._hooks is None else self._hooks.in_flight
+        return 0 if self._hooks is None else self._hooks.connection.in_flight
 
     @property
     def waiting(self) -> int:
         """How many of them are reads that wait for records, without Python."""
-        return 0 if self._hooks is None else self._hooks.reading_waiting
+        return 0 if self._hooks is None else self._hooks.serving.waiting_reads
 
     @property
     def needs_a_request(self) -> bool:
         """Whether requests of the predecessor are read only when the kernel has another one."""
-        return self.is_adopted and self._hooks is not None and self._hooks.keeps_requests
+        return self.is_adopted and self._hooks is not None and self._hooks.connection.keeps_requests
 
     def wake_polls(self) -> None:
         """Wake the programs that polled a file of the predecessor."""
@@ -322,7 +325,7 @@ class Session:
         ends = unmount and not self.is_handed_over
         self.stop_serving()
         if self.is_handed_over and self._hooks is not None and self.successor is not None:
-            connection = self._connection if self.is_adopted else self._hooks.session
+            connection = self._connection if self.is_adopted else self._hooks.connection.descriptor
             self._passed = os.dup(connection)
         if ends and self.state is not None:
             for name in (CONNECTION, STATE):

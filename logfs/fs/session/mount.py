@@ -488,7 +488,7 @@ async def _handle_signals(
             operations.index_wait.end()
             operations.follow_reads.end()
             if operations.hooks is not None:
-                operations.hooks.reading_end()
+                operations.hooks.serving.end_reads()
             operations.store_waits.end()
             operations.files.throttling.end()
             pyfuse3.terminate()

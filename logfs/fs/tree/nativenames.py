@@ -53,7 +53,7 @@ class NativeNames:
 
     @property
     def _serving(self) -> Hooks | None:
-        return self._hooks if self._hooks is not None and self._hooks.has_serving else None
+        return self._hooks if self._hooks is not None and self._hooks.serving.is_running else None
 
     def know(self, parent: Node, name: bytes, node: Node, seen: int) -> None:
         """Have a name looked up without Python, which has just looked it up.
@@ -73,16 +73,16 @@ class NativeNames:
             return
         self._counted.setdefault(node.ino, 0)
         for _ in range(2):
-            other = hooks.naming_know(parent.ino, name, node.ino, node.entry_timeout_s)
+            other = hooks.serving.know_name(parent.ino, name, node.ino, node.entry_timeout_s)
             if not other:
                 break
-            self._counted[other] += hooks.naming_take(other)
+            self._counted[other] += hooks.serving.take_name(other)
 
     def know_directory(self, node: TopicNode) -> None:
         """Have stats of a topic that exists, or of the root, answered without Python."""
         hooks = self._serving
         if hooks is not None and not self._changes:
-            hooks.serving_know_directory(node.ino, node.attributes(), node.attr_timeout_s)
+            hooks.serving.know_directory(node.ino, node.attributes(), node.attr_timeout_s)
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -106,9 +106,9 @@ class NativeNames:
         hooks = self._serving
         if hooks is None:
             return
-        hooks.serving_forget()
+        hooks.serving.forget()
         if self._counted:
-            for number, lookups in hooks.naming_take_all():
+            for number, lookups in hooks.serving.take_names():
                 self._counted[number] += lookups
 
     def take(self, number: int) -> int:
@@ -116,4 +116,4 @@ class NativeNames:
         if number not in self._counted:
             return 0
         hooks, counted = self._serving, self._counted.pop(number)
-        return counted if hooks is None else counted + hooks.naming_take(number)
+        return counted if hooks is None else counted + hooks.serving.take_name(number)

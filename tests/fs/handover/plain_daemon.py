@@ -45,16 +45,16 @@ def main() -> None:
     point, output, state, connection, *words = sys.argv[1:]
     library = hooks.loaded()
     assert library is not None
-    library.keep(int(state))
+    library.connection.keep(int(state))
     if "without-resend" in words:
-        library.without_resend()
+        library.connection.without_resend()
     if int(connection) >= 0:
-        library.adopt(int(connection))
+        library.connection.adopt(int(connection))
     file = os.open(output, os.O_WRONLY | os.O_APPEND)
     pyfuse3.init(Plain(library, file, is_stuck="stuck" in words), point, {"fsname=plain"})
-    how = b"adopted" if library.is_adopted else b"mounted"
+    how = b"adopted" if library.connection.is_adopted else b"mounted"
     with socket.socket(fileno=os.dup(0)) as parent:
-        socket.send_fds(parent, [how], [library.session])
+        socket.send_fds(parent, [how], [library.connection.descriptor])
     trio.run(pyfuse3.main, 4, 10_000)
 
 

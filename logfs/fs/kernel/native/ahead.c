@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "answered.h"
 #include "handover.h"
 #include "session.h"
 #include "watching.h"
@@ -15,7 +16,6 @@ static struct ahead { /* fh is 0 where there is none: pyfuse3's handles of ours 
     const char *data;
     size_t left;
 } aheads[LOGFS_AHEAD_FILES];
-static uint64_t ahead_reads;
 
 int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size) {
     struct ahead *ahead, *place = NULL;
@@ -48,8 +48,6 @@ size_t logfs_ahead_take(uint64_t fh) {
     return left;
 }
 
-uint64_t logfs_ahead_reads(void) { return __atomic_load_n(&ahead_reads, __ATOMIC_RELAXED); }
-
 int ahead_answer(const struct request_header *header, size_t size) {
     const struct read_request *wanted = (const void *)(header + 1);
     struct ahead *ahead;
@@ -68,7 +66,7 @@ int ahead_answer(const struct request_header *header, size_t size) {
             ahead->data += wanted->size;
             ahead->offset += wanted->size;
             ahead->left -= wanted->size;
-            __atomic_add_fetch(&ahead_reads, 1, __ATOMIC_RELAXED);
+            answered_count(ANSWERED_AHEAD);
             is_answered = 1;
             break;
         }

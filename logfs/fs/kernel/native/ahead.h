@@ -28,9 +28,6 @@ int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size)
    read. 0 if there were none. */
 size_t logfs_ahead_take(uint64_t fh);
 
-/* How many reads were answered from bytes ahead. */
-uint64_t logfs_ahead_reads(void);
-
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
 /* Answer a read from the bytes ahead of its file; returns whether that was possible. */

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 
+#include "answered.h"
 #include "applying.h"
 #include "attributes.h"
 #include "calls.h"
@@ -21,7 +22,6 @@
 #define LARGE_BYTES 65535u /* a line does not wait for larger writes */
 
 static int changes = -1;
-static uint64_t writes, syncs, flushes, stats;
 
 void answering_start(int event) { changes = event; }
 
@@ -68,7 +68,7 @@ static int apply(const struct request_header *header, unsigned slot, const struc
         return 0;
     written[0] = (uint32_t)accepted;
     session_reply(header->unique, 0, written, sizeof written);
-    __atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_WRITE);
     if (reading_note_append(file->partition) ||
         openfiles_functions->is_watched(file->partition))
         queue_wake(changes);
@@ -129,7 +129,7 @@ static enum answered sync_file(const struct request_header *header, size_t size)
         session_reply(header->unique, 0, NULL, 0);
     if (answer == SYNC_LEFT)
         return LEFT;
-    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_FSYNC);
     return ANSWERED;
 }
 
@@ -147,7 +147,7 @@ static enum answered close_file(const struct request_header *header, size_t size
     if (!is_done)
         return LEFT;
     session_reply(header->unique, 0, NULL, 0);
-    __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_FLUSH);
     return ANSWERED;
 }
 
@@ -160,7 +160,7 @@ static enum answered get_attributes(const struct request_header *header, size_t 
         openfiles_has_left_anywhere() || !attributes_find(header->node, &found))
         return LEFT;
     session_reply(header->unique, 0, &found, sizeof found);
-    __atomic_add_fetch(&stats, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_GETATTR);
     return ANSWERED;
 }
 
@@ -214,13 +214,3 @@ void answering_note_left(const struct request_header *header, size_t size) {
         openfiles_note_left(header->unique, release->fh,
                             (release->flags & O_ACCMODE) != O_RDONLY);
 }
-
-/* --- For Python ---------------------------------------------------------------------------------- */
-
-uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_RELAXED); }
-
-uint64_t logfs_serving_syncs(void) { return __atomic_load_n(&syncs, __ATOMIC_RELAXED); }
-
-uint64_t logfs_serving_flushes(void) { return __atomic_load_n(&flushes, __ATOMIC_RELAXED); }
-
-uint64_t logfs_serving_stats(void) { return __atomic_load_n(&stats, __ATOMIC_RELAXED); }

@@ -12,14 +12,6 @@
 
 #include "requests.h"
 
-/* --- For Python ---------------------------------------------------------------------------------- */
-
-/* How many writes, fsyncs, closes and stats were answered without Python. */
-uint64_t logfs_serving_writes(void);
-uint64_t logfs_serving_syncs(void);
-uint64_t logfs_serving_flushes(void);
-uint64_t logfs_serving_stats(void);
-
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
 /* Begin. changes: an eventfd, which can be read after an append for which readers wait. */

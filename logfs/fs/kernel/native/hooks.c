@@ -93,7 +93,6 @@ void logfs_want_passthrough(int wanted) { is_wanted = wanted; }
 
 int logfs_has_passthrough(void) { return is_agreed; }
 
-int logfs_uses_own_way(void) { return has_own_way; }
 
 uint64_t logfs_request(void) { return last_request; }
 

@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 14
+#define LOGFS_HOOKS_VERSION 15
 int logfs_version(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */
@@ -41,10 +41,6 @@ void logfs_want_passthrough(int wanted);
 /* Whether the kernel agreed to passthrough. 1: yes; -1: the kernel does not support it; 0: it was
    not asked for, or the kernel has not replied yet. */
 int logfs_has_passthrough(void);
-
-/* 1: libfuse itself supports passthrough (from libfuse 3.17 on, if this library was compiled with
-   its headers); 0: the hooks change the bytes of the replies. */
-int logfs_uses_own_way(void);
 
 /* Register a file as a backing file, which the kernel can read instead of an inode of the mount.
 

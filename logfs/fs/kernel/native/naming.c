@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "answered.h"
 #include "attributes.h"
 #include "openfiles.h"
 #include "session.h"
@@ -22,7 +23,6 @@ struct named {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t nodes[PLACES]; /* the inode at each place; 0: none */
 static struct named places[PLACES];
-static uint64_t looked_up;
 
 static unsigned place_of(uint64_t parent, const char *name, size_t size) {
     uint64_t hash = 14695981039346656037u ^ parent; /* FNV-1a */
@@ -75,7 +75,7 @@ int naming_look_up(const struct request_header *header, size_t size) {
         return 0;
     /* It fails only if the connection has ended, and the kernel forgets all. */
     session_reply(header->unique, 0, &entry, sizeof entry);
-    __atomic_add_fetch(&looked_up, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_LOOKUP);
     return 1;
 }
 
@@ -127,5 +127,3 @@ size_t logfs_naming_take_all(uint64_t *taken, uint64_t *lookups) {
     pthread_mutex_unlock(&mutex);
     return count;
 }
-
-uint64_t logfs_serving_lookups(void) { return __atomic_load_n(&looked_up, __ATOMIC_RELAXED); }

@@ -34,9 +34,6 @@ uint64_t logfs_naming_take(uint64_t node);
    LOGFS_NAMING_PLACES. Returns how many names there were. */
 size_t logfs_naming_take_all(uint64_t *taken, uint64_t *lookups);
 
-/* How many look-ups were answered without Python. */
-uint64_t logfs_serving_lookups(void);
-
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
 /* Answer a LOOKUP; returns 0 if it is left to Python. Any thread. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include "answered.h"
 #include "attributes.h"
 #include "handover.h"
 #include "openfiles.h"
@@ -17,7 +18,6 @@
 
 static uint32_t users[USERS];
 static unsigned user_count;
-static uint64_t opens, releases;
 
 void logfs_opening_allow(uint32_t uid) {
     unsigned count = __atomic_load_n(&user_count, __ATOMIC_ACQUIRE);
@@ -72,7 +72,7 @@ int opening_open(const struct request_header *header, size_t size) {
         return 0;
     if (session_reply(header->unique, 0, &opened, sizeof opened) == -ENOENT)
         openfiles_remove(opened.fh); /* the program has gone, and will not close it */
-    __atomic_add_fetch(&opens, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_OPEN);
     return 1;
 }
 
@@ -83,10 +83,6 @@ int opening_release(const struct request_header *header, size_t size) {
     if (size < sizeof *header + sizeof *closed || header->length != size ||
         __atomic_load_n(&watching_is_on, __ATOMIC_RELAXED) || !openfiles_remove(closed->fh))
         return 0;
-    __atomic_add_fetch(&releases, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_RELEASE);
     return 1;
 }
-
-uint64_t logfs_serving_opens(void) { return __atomic_load_n(&opens, __ATOMIC_RELAXED); }
-
-uint64_t logfs_serving_releases(void) { return __atomic_load_n(&releases, __ATOMIC_RELAXED); }

@@ -22,10 +22,6 @@
 /* Let a user open files to append without Python, see opening.h. */
 void logfs_opening_allow(uint32_t uid);
 
-/* How many opens and releases were answered without Python. */
-uint64_t logfs_serving_opens(void);
-uint64_t logfs_serving_releases(void);
-
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
 /* Answer an OPEN; returns 0 if it is left to Python. Any thread. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../../log/reading/_cursor.h"
+#include "answered.h"
 #include "handover.h"
 #include "openfiles.h"
 #include "queue.h"
@@ -51,7 +52,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct reader *buckets[BUCKETS];
 static struct reader *opened[PLACES];
 static uint8_t *reply_bytes;
-static uint64_t reads;
 static int waiting_count; /* reads that wait */
 static int is_ending;     /* none waits any more */
 
@@ -118,7 +118,7 @@ static void send_reply(struct reader *reader, uint64_t unique, int64_t done) {
     reader->given += done;
     reader->used_ns = now_ns();
     openfiles_functions->count_read(reader->partition, done);
-    __atomic_add_fetch(&reads, 1, __ATOMIC_RELAXED);
+    answered_count(FUSE_OPCODE_READ);
 }
 
 /* How many bytes a reply may have. */
@@ -344,5 +344,3 @@ int64_t logfs_reading_take(uint64_t fh, int64_t place[4]) {
     free(reader);
     return given;
 }
-
-uint64_t logfs_serving_reads(void) { return __atomic_load_n(&reads, __ATOMIC_RELAXED); }

@@ -52,9 +52,6 @@ void logfs_reading_end(void);
 /* How many reads wait. */
 int logfs_reading_waiting(void);
 
-/* How many reads were answered without Python. */
-uint64_t logfs_serving_reads(void);
-
 /* --- For the threads that read requests ---------------------------------------------------------- */
 
 enum reading { READING_LEFT, READING_ANSWERED, READING_WAITS };

@@ -329,7 +329,6 @@ void logfs_want_serving(const appending_functions *given) { openfiles_functions 
 
 int logfs_has_serving(void) { return waiting >= 0; }
 
-uint64_t logfs_serving_queued(void) { return queue_count(); }
 
 int logfs_serving_changes(void) { return changes; }
 

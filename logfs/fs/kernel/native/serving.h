@@ -38,9 +38,6 @@ int logfs_has_serving(void);
    caller. -1: there is no thread. */
 int logfs_serving_changes(void);
 
-/* How many requests the thread has put into the queue. */
-uint64_t logfs_serving_queued(void);
-
 /* Leave requests in the kernel from now on. */
 void logfs_stop_reading(void);
 
