@@ -99,7 +99,7 @@ image: system-packages ## an OCI image that mounts, for podman and in dist/: sud
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	rm -f logfs/records/_native.c logfs/disk/_syncs.c logfs/log/writing/_end.c logfs/*/_*.*.so logfs/*/*/_*.*.so
+	rm -f logfs/records/_*.c logfs/disk/_*.c logfs/log/writing/_*.c logfs/*/_*.*.so logfs/*/*/_*.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 system-packages:

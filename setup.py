@@ -21,12 +21,16 @@ def fuse_flags() -> list[str] | None:
 
 def extensions() -> list[Extension]:
     """Return what is to be built here."""
-    records = Extension(
-        "logfs.records._native",
-        ["logfs/records/_native.pyx"],
-        depends=[str(p) for s in ("h", "pxd", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
-        extra_compile_args=["-O3"],
-    )
+    parts = [str(p) for s in ("h", "pxd", "pxi") for p in Path("logfs/records").glob(f"*.{s}")]
+    records = [
+        Extension(
+            f"logfs.records.{path.stem}",
+            [str(path)],
+            depends=parts,
+            extra_compile_args=["-O3", "-Wno-unused-function"],
+        )
+        for path in sorted(Path("logfs/records").glob("_*.pyx"))
+    ]
     syncs = Extension(
         "logfs.disk._syncs",
         ["logfs/disk/_syncs.pyx"],
@@ -46,7 +50,7 @@ def extensions() -> list[Extension]:
         include_dirs=["logfs/records"],
         extra_compile_args=["-O3"],
     )
-    modules = [records, syncs, log_end]
+    modules = [*records, syncs, log_end]
     flags = fuse_flags()
     if flags is None:
         sys.stderr.write(

@@ -26,7 +26,7 @@ from logfs.log import names
 from logfs.log.lines.form import LineForm, Lines
 from logfs.log.publishing.staging import StagedFile, encode_staged
 from logfs.log.writing.producerbatches import Appended
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.record import Record

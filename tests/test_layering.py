@@ -178,7 +178,10 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-CHECKED = ("logfs/fs/", "logfs/log/__init__.py", "logfs/services/__init__.py")
+CHECKED = (
+    *("logfs/fs/", "logfs/log/__init__.py", "logfs/services/__init__.py"),
+    "logfs/records/__init__.py",
+)
 PACKAGES = [
     path for path in SOURCES if path.name == "__init__.py" and path_id(path).startswith(CHECKED)
 ]

@@ -14,7 +14,7 @@ from benchmarks.runner import Bench, alternate, settle, shell_run, timed_shell
 from logfs.config import StoreConfig
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
-from logfs.records._native import encode_lines
+from logfs.records._encoding import encode_lines
 from logfs.services.compaction.tools import tools_for
 from logfs.services.packing.packer import pack_now
 from logfs.types import View

@@ -13,7 +13,7 @@ from logfs.errors import InvalidConfigError, RecordTooLargeError, UnknownNameErr
 from logfs.library.owner import data_directory
 from logfs.library.places import Place
 from logfs.machine.host import current_host, system_clock
-from logfs.records._native import IndexBuilder
+from logfs.records._indexing import IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES
 from logfs.services.planning.footprint import Workload

@@ -14,7 +14,7 @@ from logfs.cli.parameters import header_option
 from logfs.library.points import point_of
 from logfs.log.reading.address import Point
 from logfs.machine.host import system_clock
-from logfs.records._native import RecordSearch
+from logfs.records._reading import RecordSearch
 from logfs.records.matching import FieldValue, search_for
 from logfs.records.templates import RecordTemplate
 

@@ -23,7 +23,7 @@ from logfs.kafka.cluster import EARLIEST, LATEST, Cluster, Leader
 from logfs.kafka.fetching import Fetched, Wanted
 from logfs.kafka.targets import MirrorTarget
 from logfs.log.counters import FETCH_BOUNDS_S, Histogram
-from logfs.records._native import batch_run, first_offset
+from logfs.records._reading import batch_run, first_offset
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from logfs.kafka.fetching import (
     fetch_request,
 )
 from logfs.kafka.wire import Connection, check, decode
-from logfs.records._native import decode_batches
+from logfs.records._reading import decode_batches
 from logfs.records.batch import decode_header
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, MAGIC, MAGIC_AT, size_of

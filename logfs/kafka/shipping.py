@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfs.errors import LogfsError
-from logfs.records._native import (
-    aborted_ranges,
-    decode_batches,
-    encode_records,
-    rebase_batches,
-)
+from logfs.records._encoding import encode_records, rebase_batches
+from logfs.records._reading import aborted_ranges, decode_batches
 from logfs.records.batch import BatchHeader, decode_header
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import Encoded, EncodeOptions, ProducerBatch

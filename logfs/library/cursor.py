@@ -10,7 +10,7 @@ from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader, window_of
-from logfs.records._native import RecordSearch
+from logfs.records._reading import RecordSearch
 from logfs.records.record import Record
 from logfs.services.views.matched_lines import LineReader
 from logfs.types import IsolationLevel, View

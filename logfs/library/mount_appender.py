@@ -8,7 +8,7 @@ from logfs.library.topics import MountedTopics
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.topics import encode_options
 from logfs.machine.host import system_clock
-from logfs.records._native import encode_lines, partition_lines
+from logfs.records._encoding import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
 from logfs.services.views.rendering import rendered_batch
 from logfs.types import TopicPartition, View

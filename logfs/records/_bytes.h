@@ -1,4 +1,4 @@
-/* The innermost loops of logfs.records._native: numbers, varints, and runs of text.
+/* The innermost loops of logfs.records: numbers, varints, and runs of text.
 
    A run is counted before it is written: how much longer it gets with tsv escapes and with JSON
    escapes, and whether it is all ASCII. Vectors are the compiler's own (16 bytes, any target). */

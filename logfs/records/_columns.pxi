@@ -1,4 +1,4 @@
-# Part of _native.pyx: batches to the buffers of Arrow columns. The layout of what comes out is in
+# Part of _columnar.pyx: batches to the buffers of Arrow columns. The layout of what comes out is in
 # ``logfs.records.columns``.
 
 cdef enum:                  # as in logfs.records.columns

@@ -1,13 +1,4 @@
-# Part of _native.pyx: the records of a batch as Python objects.
-
-cdef object _new_tuple = tuple.__new__
-
-
-cdef inline object span_bytes(Span span):
-    if span.n < 0:
-        return None
-    return PyBytes_FromStringAndSize(<const char *>span.p, span.n)
-
+# Part of _reading.pyx: the records of a batch as Python objects.
 
 cdef tuple header_tuple(Rec *r):
     cdef list headers = []

@@ -1,4 +1,4 @@
-# Part of _native.pyx: drafts of batches, and plain lines to batches without Python.
+# Part of _encoding.pyx: drafts of batches, and plain lines to batches without Python.
 
 # glibc returns freed blocks as large as a batch to the kernel, and getting the pages back costs more
 # than filling them, until it has seen one larger block freed. Show it one.

@@ -1,4 +1,4 @@
-# Part of _native.pyx: batches as kafka-dump-log prints them. What the lines look like is in
+# Part of _dumping.pyx: batches as kafka-dump-log prints them. What the lines look like is in
 # ``logfs.services.dumping``.
 
 cdef enum:

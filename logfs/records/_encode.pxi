@@ -1,4 +1,4 @@
-# Part of _native.pyx: lines and records to batches.
+# Part of _encoding.pyx: lines and records to batches.
 
 @cython.final
 cdef class _Builder:

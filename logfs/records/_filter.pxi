@@ -1,4 +1,4 @@
-# Part of _native.pyx: compaction, its second half: a segment out of what is left of others.
+# Part of _compaction.pyx: compaction, its second half: a segment out of what is left of others.
 
 cdef enum:
     SHORTEST_RECORD = 7

@@ -1,14 +1,10 @@
-# Part of _native.pyx: what one segment's indexes hold.
+# Part of _indexing.pyx: what one segment's indexes hold.
 
 cdef enum:
     AHEAD = 256             # batches that are measured in one go, without the GIL
     UNMEASURED = 1          # beside 0 and -1, which measure_batch returns
 
 
-cdef struct Measured:
-    int status
-    int64_t left            # records not measured
-    Lens lens
 
 
 cdef int measure_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept nogil:
@@ -78,22 +74,6 @@ cdef class IndexBuilder:
 
     Source: Kafka LogSegment.append and LogSegment.recover (per batch, KAFKA-806).
     """
-
-    cdef lf_end end
-    cdef readonly int64_t max_leader_epoch
-    cdef readonly list leader_epochs
-    cdef int64_t lowest_fed_epoch
-    cdef int64_t highest_fed_epoch
-    cdef readonly list produced
-    cdef readonly str problem
-    cdef public bint stops_at_far
-    cdef readonly int64_t far_position
-    cdef readonly int64_t wanted
-    cdef bint skips_text    # the next batch begins after a gap, which has entries of its own
-    cdef object decompress
-    cdef bytearray offset_entries
-    cdef bytearray time_entries
-    cdef bytearray text_entries
 
     def __init__(self, int64_t base_offset, int64_t index_interval_bytes, decompress):
         if base_offset < 0:

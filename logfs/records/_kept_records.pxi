@@ -1,4 +1,4 @@
-# Part of _native.pyx: positions of the records that a compaction by another process has kept.
+# Part of _compaction.pyx: positions of the records that a compaction by another process has kept.
 
 cdef enum:
     NEW_USED_UP = 0

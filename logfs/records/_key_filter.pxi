@@ -1,8 +1,7 @@
-# Part of _native.pyx: compaction, its second half. Which records of a batch survive, and where they
+# Part of _compaction.pyx: compaction, its second half. Which records of a batch survive, and where they
 # stand.
 
 cdef enum:
-    DELETE_HORIZON = 0x40
     TEXT_ENTRY = 32
 
 cdef struct Placed:

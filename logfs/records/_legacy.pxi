@@ -1,4 +1,4 @@
-# Part of _native.pyx: messages of formats v0 and v1, taken for batches. The layout is in
+# Part of _core.pxi: messages of formats v0 and v1, taken for batches. The layout is in
 # ``logfs.records.legacy``.
 
 cdef enum:

@@ -1,4 +1,4 @@
-/* Many lines of text at once, for logfs.records._native: counted, and turned into records. */
+/* Many lines of text at once, for logfs.records._encoding: counted, and turned into records. */
 
 #ifndef LOGFS_LINES_H
 #define LOGFS_LINES_H

@@ -1,15 +1,4 @@
-# Part of _native.pyx: lines of text and tsv to records, without the GIL.
-
-cdef enum:
-    AREA_END = 0            # every line is in the batch
-    BATCH_FULL = 1          # the next line needs a new batch
-    TOO_LARGE = 2
-    BAD_ESCAPE = 3
-    SECOND_TAB = 4
-    NO_KEY = 5
-    UNPARSABLE = 6          # the refusal is set already
-    NO_ROOM = 7             # the buffer has to grow
-    NO_DELIMITER = 8
+# Part of _encoding.pyx: lines of text and tsv to records, without the GIL.
 
 cdef enum:
     COUNT_BYTES = 16384     # how much is copied before it is counted, while it is in the cache

@@ -1,4 +1,4 @@
-# Part of _native.pyx: places inside a large batch at which its rendering can begin.
+# Part of _rendering.pyx: places inside a large batch at which its rendering can begin.
 
 cdef struct Mark:
     int64_t at              # where in the batch a record begins

@@ -1,4 +1,4 @@
-# Part of _native.pyx: the records that a query wants as the lines of a view.
+# Part of _reading.pyx: the records that a query wants as the lines of a view.
 
 cdef struct Lines:
     uint8_t *p

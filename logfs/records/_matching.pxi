@@ -1,4 +1,4 @@
-# Part of _native.pyx: which records a query wants, found before a record becomes an object.
+# Part of _reading.pyx: which records a query wants, found before a record becomes an object.
 
 cdef enum:
     LEFT_OUT = LF_JSON_NO

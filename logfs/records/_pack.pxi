@@ -1,4 +1,4 @@
-# Part of _native.pyx: packing. Neighbouring batches of a sealed segment become one, compressed.
+# Part of _packing.pyx: packing. Neighbouring batches of a sealed segment become one, compressed.
 
 @cython.final
 cdef class BatchPacker:

@@ -1,4 +1,4 @@
-# Part of _native.pyx: which partition of a topic a line belongs to.
+# Part of _encoding.pyx: which partition of a topic a line belongs to.
 
 cdef enum:
     SEED = 0x9747b28c

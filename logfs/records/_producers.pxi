@@ -1,4 +1,4 @@
-# Part of _native.pyx: batches that have a producer id.
+# Part of _indexing.pyx: batches that have a producer id.
 
 cdef inline bint is_produced(bytes_t p) noexcept nogil:
     """Whether the batch at p has a producer id."""

@@ -1,11 +1,4 @@
-# Part of _native.pyx: batches to the bytes of a view.
-
-cdef enum:
-    FULL = 0                # the room is used up
-    AT_STOP = 1
-    BATCH_END = 2
-    DAMAGED = 3
-    NO_MEMORY = 4
+# Part of _rendering.pyx: batches to the bytes of a view.
 
 cdef enum:
     LARGE_RECORD = 1 << 20      # bytes; a longer rendering is made block by block

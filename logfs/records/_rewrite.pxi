@@ -1,7 +1,6 @@
-# Part of _native.pyx: compaction. What is left of a batch is written.
+# Part of _compaction.pyx and _packing.pyx: compaction. What is left of a batch is written.
 
 cdef enum:
-    KNOWN_ATTRIBUTES = 0x7f
     LONGER_DELTA = 16       # bytes by which new deltas may lengthen a record
 
 cdef int64_t NO_HORIZON = -INT64_LAST - 1
@@ -81,17 +80,6 @@ cdef void begin_header(
     lf_put64(begin + 43, -1)                # producer id, epoch, base sequence: none
     lf_put16(begin + 51, -1)
     lf_put32(begin + 53, -1)
-
-
-cdef int finish(uint8_t *begin, Batch *b, int64_t size) except -1:
-    """Complete a header that was copied from the old batch."""
-    lf_put32(begin + 8, size - LOG_OVERHEAD)
-    lf_put16(begin + 21, b.attributes & KNOWN_ATTRIBUTES)
-    lf_put64(begin + 27, b.base_timestamp)
-    lf_put64(begin + 35, b.max_timestamp)
-    lf_put32(begin + 57, b.count)
-    lf_put32(begin + 17, checksum(begin, size))
-    return 0
 
 
 @cython.final

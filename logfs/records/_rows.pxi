@@ -1,4 +1,4 @@
-# Part of _native.pyx: rows of Arrow columns to batches. The layout of what comes in is in
+# Part of _encoding.pyx: rows of Arrow columns to batches. The layout of what comes in is in
 # ``logfs.records.columns``.
 
 cdef enum:                  # after those of _lines.pxi

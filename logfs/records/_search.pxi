@@ -1,4 +1,4 @@
-# Part of _native.pyx: finding places in a log by offset and by time, and what was aborted.
+# Part of _reading.pyx: finding places in a log by offset and by time, and what was aborted.
 
 
 def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
@@ -236,25 +236,6 @@ def find_timestamp(
         start += size
 
 
-cdef bint is_aborted(bytes_t p, Batch *b, _View table) noexcept:
-    """Whether a batch, whose header b is, belongs to one of the transactions of a table."""
-    cdef const int64_t *rows = <const int64_t *>table.p
-    cdef Py_ssize_t low = 0, high = table.n // (3 * sizeof(int64_t)), middle
-    cdef int64_t producer
-    if high == 0 or b.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL:
-        return False
-    producer = lf_get64(p + 43)
-    while low < high:       # transactions of one producer follow one another
-        middle = (low + high) // 2
-        if rows[3 * middle] < producer or (
-            rows[3 * middle] == producer and rows[3 * middle + 1] <= b.base_offset
-        ):
-            low = middle + 1
-        else:
-            high = middle
-    return low > 0 and rows[3 * low - 3] == producer and b.last_offset < rows[3 * low - 1]
-
-
 def aborted_ranges(buf, Py_ssize_t start, Py_ssize_t stop, aborted):
     """Find the batches of aborted transactions. Headers only: no CRC, no records.
 
@@ -294,3 +275,44 @@ def aborted_ranges(buf, Py_ssize_t start, Py_ssize_t stop, aborted):
         if size == 0:
             return found
         start += size
+
+
+def whole_batches(buf, Py_ssize_t start, Py_ssize_t stop, int64_t after, bint verify=False):
+    """Find out how far batches go that may be where they are.
+
+    Args:
+        buf: A part of a log; a batch begins at ``start``.
+        start: Where to begin.
+        stop: Where to end; a batch cut there is left out.
+        after: The offset after the batches before; 0 if it is not known.
+        verify: Whether their checksums have to be right. Records are not decoded.
+
+    Returns:
+        ``(end, after, problem)``: where the last of them ends, the offset after it, and why the next
+        one cannot be used; None if it is only not whole.
+    """
+    cdef _View view = window(buf, start, stop)
+    cdef Batch b
+    cdef int64_t size
+    cdef str problem
+    while True:
+        problem = judge(view.p + start, stop - start, after, &size, &b)
+        if problem is None and 0 < size <= stop - start:
+            if is_unopened(&b) and learn_offsets(view.p + start, &b) and b.base_offset < after:
+                problem = f"base offset {b.base_offset} is below {after}"
+            elif verify:
+                problem = checksum_problem(view.p + start, size)
+        elif problem is None:
+            return start, after, None
+        if problem is not None:
+            return start, after, problem
+        after = b.last_offset + 1
+        start += size
+
+
+def has_right_checksum(buf, Py_ssize_t start, Py_ssize_t stop):
+    """Whether a whole batch of a known format with the right checksum is at a place."""
+    cdef _View view = window(buf, start, stop)
+    cdef int64_t size
+    cdef int code = peek(view.p + start, stop - start, &size)
+    return code == WHOLE and checksum_problem(view.p + start, size) is None

@@ -1,4 +1,4 @@
-# Part of _native.pyx: the verdict on a batch, which every reader and every scan asks for.
+# Part of _core.pxi: the verdict on a batch, which every reader and every scan asks for.
 #
 # judge() tells why a batch cannot be used where it is. Readers ask it through whole_batches(), which
 # Window of logfs.log.segments.batches calls, and scans through IndexBuilder. Both check order: the
@@ -59,44 +59,3 @@ cdef str judge(bytes_t p, int64_t available, int64_t after, int64_t *size, Batch
 
 cdef inline str order_problem(Batch *b, int64_t after):
     return f"base offset {b.last_offset if is_unopened(b) else b.base_offset} is below {after}"
-
-
-def whole_batches(buf, Py_ssize_t start, Py_ssize_t stop, int64_t after, bint verify=False):
-    """Find out how far batches go that may be where they are.
-
-    Args:
-        buf: A part of a log; a batch begins at ``start``.
-        start: Where to begin.
-        stop: Where to end; a batch cut there is left out.
-        after: The offset after the batches before; 0 if it is not known.
-        verify: Whether their checksums have to be right. Records are not decoded.
-
-    Returns:
-        ``(end, after, problem)``: where the last of them ends, the offset after it, and why the next
-        one cannot be used; None if it is only not whole.
-    """
-    cdef _View view = window(buf, start, stop)
-    cdef Batch b
-    cdef int64_t size
-    cdef str problem
-    while True:
-        problem = judge(view.p + start, stop - start, after, &size, &b)
-        if problem is None and 0 < size <= stop - start:
-            if is_unopened(&b) and learn_offsets(view.p + start, &b) and b.base_offset < after:
-                problem = f"base offset {b.base_offset} is below {after}"
-            elif verify:
-                problem = checksum_problem(view.p + start, size)
-        elif problem is None:
-            return start, after, None
-        if problem is not None:
-            return start, after, problem
-        after = b.last_offset + 1
-        start += size
-
-
-def has_right_checksum(buf, Py_ssize_t start, Py_ssize_t stop):
-    """Whether a whole batch of a known format with the right checksum is at a place."""
-    cdef _View view = window(buf, start, stop)
-    cdef int64_t size
-    cdef int code = peek(view.p + start, stop - start, &size)
-    return code == WHOLE and checksum_problem(view.p + start, size) is None

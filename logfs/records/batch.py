@@ -2,7 +2,7 @@
 
 A record: length varint, attributes int8 (0), timestamp delta varlong, offset delta varint, key,
 value, header count varint, headers; bytes are a varint length (-1: null) and that many bytes.
-Varints are zig-zag. The loops over records are in ``_native``.
+Varints are zig-zag. The loops over records are native code.
 
 Messages of formats v0 and v1 are read as batches, too: see ``legacy``.
 
@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import decode_messages, decode_payload, encode_payload
+from logfs.records._encoding import encode_payload
+from logfs.records._reading import decode_messages, decode_payload
 from logfs.records.checksum import crc32c
 from logfs.records.compression import Buffer, Compression, compress, decompress
 from logfs.records.layout import (

@@ -24,7 +24,7 @@ def _load() -> Callable[..., int]:
 
 
 native_crc32c = _load()
-"""Takes any buffer; for the loops of ``_native``."""
+"""Takes any buffer; for the loops of native code."""
 
 
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:

@@ -21,7 +21,7 @@ Source: the Arrow columnar format, version 1.
 from enum import IntFlag
 from typing import NamedTuple, Self
 
-from logfs.records._native import ColumnBuilder
+from logfs.records._columnar import ColumnBuilder
 from logfs.records.compression import Buffer
 
 FULL = 0

@@ -44,6 +44,9 @@ _ZSTD_BLOCK_BYTES = 128 * 1024
 
 Buffer = bytes | bytearray | memoryview
 
+Decompress = Callable[[int, Buffer], Buffer]
+"""From codec and payload to the bytes of the records; raises CorruptRecordError."""
+
 
 class Compression(IntEnum):
     """The codec number in bits 0-2 of a batch's attributes. Source: Kafka CompressionType."""

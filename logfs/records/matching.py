@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from logfs.records._native import RecordSearch
+from logfs.records._reading import RecordSearch
 from logfs.records.expressions import needles_of, pcre_of
 from logfs.records.jsontext import decode_record
 

@@ -1,6 +1,6 @@
 """The partition that Kafka's producers choose for a key."""
 
-from logfs.records._native import murmur2
+from logfs.records._encoding import murmur2
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:

@@ -28,7 +28,7 @@ from logfs.library.stored_partitions import now_ms
 from logfs.log.listing import list_partitions
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.topics import effective_config, encode_options, read_properties
-from logfs.records._native import RowEncoder, spread_rows
+from logfs.records._encoding import RowEncoder, spread_rows
 from logfs.records.columns import Lists, Numbers, Strings
 from logfs.types import TopicPartition
 

@@ -25,7 +25,7 @@ from logfs.log.mirrorfile import read_mirror
 from logfs.log.publishing.ledger import ledger_name, read_ledger, read_ledgers
 from logfs.log.publishing.staging import decode_staged
 from logfs.machine.daemonnote import read_daemon_note
-from logfs.records._native import decode_batches
+from logfs.records._reading import decode_batches
 from logfs.records.batch import encode_batch
 from logfs.records.compression import decompress
 from logfs.records.jsonl import parse_line

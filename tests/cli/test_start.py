@@ -49,7 +49,7 @@ def test_a_command_that_reads_loads_nothing_of_what_it_does_not_need(
     data: Path, arguments: list[str], needed: set[str]
 ) -> None:
     modules = loaded(arguments[0], data / "orders" / "0", *arguments[1:])
-    assert "logfs.records._native" in modules
+    assert "logfs.records._reading" in modules
     assert modules & SLOW <= needed
 
 

@@ -12,7 +12,7 @@ from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS
 from logfs.log.publishing.staging import StagedFile, StagingWriter, encode_staged
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from logfs.types import TopicPartition

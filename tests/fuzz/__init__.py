@@ -10,7 +10,7 @@ written to ``build/fuzz``, and belongs into ``corpus/TARGET`` once the defect is
     runner        starts targets in processes of their own, and notes what ends them
     sanitizing    builds the native modules with address and undefined-behaviour sanitizers
     mutation      random changes of bytes, numbers and batches
-    native        all functions of logfs.records._native
+    native        all functions of native code in logfs.records
     directories   whole data directories: every command, the follower, both kinds of mount
     addresses     names of partitions and points in time
     control       frames of the control protocol, sent to a daemon

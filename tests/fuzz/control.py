@@ -20,7 +20,7 @@ from random import Random
 
 from logfs.control.frames import HEAD_BYTES, VERSION, decode_head, encode_frame
 from logfs.control.requests import REQUESTS, FieldType
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from tests.fuzz.mutation import change_bytes, signed

@@ -9,7 +9,8 @@ from contextlib import suppress
 from random import Random
 
 from logfs.errors import CorruptRecordError
-from logfs.records import _native as native
+from logfs.records._encoding import encode_records
+from logfs.records._rendering import Renderer
 from logfs.records.compression import decompress, limit_decompressed
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
@@ -44,9 +45,7 @@ def _plain(chance: Random) -> bytes:
         )
         for number in range(chance.choice((1, 1, 2, 10, 100)))
     ]
-    encoded = native.encode_records(
-        records, chance.choice((0, 5, 2**40)), _NOW_MS, EncodeOptions(10**6)
-    )
+    encoded = encode_records(records, chance.choice((0, 5, 2**40)), _NOW_MS, EncodeOptions(10**6))
     return b"".join(one.data for one in encoded.batches)
 
 
@@ -68,7 +67,7 @@ def check(case: bytes) -> None:
         if not text:
             return
         size = chance.randrange(len(text))
-        renderer = native.Renderer(view, decompress)
+        renderer = Renderer(view, decompress)
         renderer.load(case, 0, len(case))
         assert renderer.skip(size) == size
         begin = renderer.batch_position
@@ -79,7 +78,7 @@ def check(case: bytes) -> None:
 
 def _rendered(case: bytes, view: View, position: int, delivered: int) -> tuple[bytes, bool]:
     """Return the rendering from a place on, up to damage, and whether there was none."""
-    renderer = native.Renderer(view, decompress)
+    renderer = Renderer(view, decompress)
     renderer.load(case, position, len(case))
     text = bytearray()
     room = bytearray(100_000)

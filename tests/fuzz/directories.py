@@ -27,7 +27,7 @@ from logfs.errors import LogfsError
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.columns import Columns
 from logfs.records.compression import limit_decompressed
 from logfs.records.record import Record

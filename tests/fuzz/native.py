@@ -1,4 +1,4 @@
-"""All functions of logfs.records._native, and of what decompresses for it.
+"""All functions of native code in logfs.records, and of what decompresses for it.
 
 A case is a piece of a log. What else the functions are given follows from it, so that a case says
 everything. Each answers with a result or one of the errors it documents.
@@ -10,7 +10,38 @@ from contextlib import suppress
 from random import Random
 
 from logfs.errors import LogfsError
-from logfs.records import _native as native
+from logfs.records._columnar import ColumnBuilder
+from logfs.records._compaction import BatchFilter, KeptRecords, OffsetMap
+from logfs.records._dumping import Dumper, java_text, largest_timestamp
+from logfs.records._encoding import (
+    RowEncoder,
+    encode_lines,
+    encode_payload,
+    encode_records,
+    murmur2,
+    partition_lines,
+    rebase_batches,
+    spread_rows,
+    unfinished_fits,
+)
+from logfs.records._indexing import IndexBuilder, find_produced, first_out_of_order
+from logfs.records._reading import (
+    aborted_ranges,
+    decode_batches,
+    decode_messages,
+    decode_payload,
+    find_offset,
+    find_timestamp,
+    first_offset,
+    has_right_checksum,
+    header_last_offset,
+    header_ok,
+    last_offset,
+    measure,
+    next_batch,
+    whole_batches,
+)
+from logfs.records._rendering import Renderer
 from logfs.records.columns import Columns
 from logfs.records.compression import Compression, decompress, limit_decompressed
 from logfs.records.encoded import EncodeOptions, ProducerBatch
@@ -69,23 +100,21 @@ def _options(chance: Random) -> EncodeOptions:
 def _search(chance: Random, data: bytearray) -> None:
     start, stop = _range(chance, data)
     calls: tuple[Callable[[], object], ...] = (
-        lambda: native.header_ok(data, signed(chance), signed(chance)),
-        lambda: native.header_last_offset(data, chance.choice((0, start, signed(chance)))),
-        lambda: native.next_batch(data, start, stop),
-        lambda: native.first_offset(data, start, stop),
-        lambda: native.find_offset(data, start, stop, signed(chance)),
-        lambda: native.last_offset(data, start, stop),
-        lambda: native.measure(data, start, stop, signed(chance), decompress),
-        lambda: native.find_timestamp(
-            data, start, stop, signed(chance), decompress, _aborted(chance)
-        ),
-        lambda: native.aborted_ranges(data, start, stop, _aborted(chance)),
-        lambda: native.find_produced(data, start, stop, signed(chance)),
-        lambda: native.whole_batches(data, start, stop, signed(chance), chance.random() < 0.5),
-        lambda: native.has_right_checksum(data, start, stop),
-        lambda: native.largest_timestamp(data, start, stop, decompress),
-        lambda: native.first_out_of_order(data),
-        lambda: native.java_text(data),
+        lambda: header_ok(data, signed(chance), signed(chance)),
+        lambda: header_last_offset(data, chance.choice((0, start, signed(chance)))),
+        lambda: next_batch(data, start, stop),
+        lambda: first_offset(data, start, stop),
+        lambda: find_offset(data, start, stop, signed(chance)),
+        lambda: last_offset(data, start, stop),
+        lambda: measure(data, start, stop, signed(chance), decompress),
+        lambda: find_timestamp(data, start, stop, signed(chance), decompress, _aborted(chance)),
+        lambda: aborted_ranges(data, start, stop, _aborted(chance)),
+        lambda: find_produced(data, start, stop, signed(chance)),
+        lambda: whole_batches(data, start, stop, signed(chance), chance.random() < 0.5),
+        lambda: has_right_checksum(data, start, stop),
+        lambda: largest_timestamp(data, start, stop, decompress),
+        lambda: first_out_of_order(data),
+        lambda: java_text(data),
     )
     for call in calls:
         with suppress(*_REFUSED):
@@ -95,15 +124,15 @@ def _search(chance: Random, data: bytearray) -> None:
 def _decode(chance: Random, data: bytearray) -> None:
     start, stop = _range(chance, data)
     calls: tuple[Callable[[], object], ...] = (
-        lambda: native.decode_payload(
+        lambda: decode_payload(
             data[61:], chance.choice((-1, 0, 1, 5, 2**31 - 1)), signed(chance), signed(chance), None
         ),
-        lambda: native.decode_messages(data, decompress),
-        lambda: native.decode_batches(
+        lambda: decode_messages(data, decompress),
+        lambda: decode_batches(
             data, start, stop, signed(chance), signed(chance), decompress, _aborted(chance)
         ),
         lambda: decompress(chance.randrange(5), data[61:]),
-        lambda: native.rebase_batches(data, 5, _NOW_MS, _options(chance), decompress),
+        lambda: rebase_batches(data, 5, _NOW_MS, _options(chance), decompress),
     )
     for call in calls:
         with suppress(*_REFUSED):
@@ -111,7 +140,7 @@ def _decode(chance: Random, data: bytearray) -> None:
 
 
 def _render(chance: Random, data: bytearray) -> None:
-    renderer = native.Renderer(chance.randrange(3), decompress)
+    renderer = Renderer(chance.randrange(3), decompress)
     renderer.load(data, *_range(chance, data))
     if chance.random() < 0.3:
         renderer.stop_offset = signed(chance)
@@ -131,7 +160,7 @@ def _render(chance: Random, data: bytearray) -> None:
 
 
 def _index(chance: Random, data: bytearray) -> None:
-    builder = native.IndexBuilder(chance.choice((0, 5, 2**40, 2**63 - 20)), 0, decompress)
+    builder = IndexBuilder(chance.choice((0, 5, 2**40, 2**63 - 20)), 0, decompress)
     if chance.random() < 0.3:
         builder.restore(
             file_position=signed(chance),
@@ -153,7 +182,7 @@ def _index(chance: Random, data: bytearray) -> None:
 
 def _dump(chance: Random, data: bytearray) -> None:
     flags = [chance.random() < 0.8 for _ in range(3)]
-    dumper = native.Dumper(
+    dumper = Dumper(
         records=flags[0],
         metadata=flags[1],
         payloads=flags[2],
@@ -170,7 +199,7 @@ def _dump(chance: Random, data: bytearray) -> None:
 
 def _compact(chance: Random, data: bytearray) -> None:
     start, stop = _range(chance, data)
-    latest = native.OffsetMap(chance.choice((1000, 10_000, 1 << 20)), 0.9, chance.randbytes(16))
+    latest = OffsetMap(chance.choice((1000, 10_000, 1 << 20)), 0.9, chance.randbytes(16))
     with suppress(*_REFUSED):
         latest.put_batches(data, start, stop, signed(chance), decompress)
     with suppress(*_REFUSED):
@@ -178,9 +207,9 @@ def _compact(chance: Random, data: bytearray) -> None:
     latest.get(b"key")
     with suppress(*_REFUSED):
         latest.merge(chance.choice((latest.entries(), bytes(data[:48]), bytes(data))))
-    kept = native.BatchFilter(
+    kept = BatchFilter(
         latest,
-        native.IndexBuilder(chance.choice((0, 5)), 4096, decompress),
+        IndexBuilder(chance.choice((0, 5)), 4096, decompress),
         now_ms=_NOW_MS,
         delete_retention_ms=chance.choice((0, 1000)),
         upper_bound=signed(chance),
@@ -200,7 +229,7 @@ def _compact(chance: Random, data: bytearray) -> None:
 
 
 def _survive(chance: Random, data: bytearray) -> None:
-    survivors = native.KeptRecords(chance.choice((0, 5)), chance.choice((0, 4096)), decompress)
+    survivors = KeptRecords(chance.choice((0, 5)), chance.choice((0, 4096)), decompress)
     numbers = [signed(chance) for _ in range(4)]
     survivors.begin_old(chance.choice((b"", bytes(64), data)), *numbers)
     survivors.load_old(data, 0, len(data))
@@ -210,7 +239,7 @@ def _survive(chance: Random, data: bytearray) -> None:
 
 
 def _columns(chance: Random, data: bytearray) -> None:
-    builder = native.ColumnBuilder(
+    builder = ColumnBuilder(
         chance.randrange(2 * Columns.HEADERS),
         chance.choice((1, 2, 100, 1 << 20)),
         chance.choice((1, 100, 1 << 20)),
@@ -242,11 +271,11 @@ def _rows(chance: Random, data: bytearray) -> None:
     numbers = array("i", [chance.randrange(-1, count + 1) for _ in range(count)])
     rows = chance.choice((None, memoryview(numbers).cast("B")))
     headers = (None, ends(), strings(), strings(), chance.choice((0, 0, 1, -1)))
-    encoder = native.RowEncoder(_NOW_MS, _options(chance))
+    encoder = RowEncoder(_NOW_MS, _options(chance))
     with suppress(*_REFUSED):
         encoder.put(strings(), strings(), times, chance.choice((None, headers)), rows, count)
     encoder.take(last=True)
-    native.spread_rows(strings(), None, rows, count, chance.choice((1, 3)), 0)
+    spread_rows(strings(), None, rows, count, chance.choice((1, 3)), 0)
 
 
 def _lines(chance: Random, data: bytearray) -> None:
@@ -255,15 +284,15 @@ def _lines(chance: Random, data: bytearray) -> None:
     for view in range(3):
         with suppress(*_REFUSED):
             options = _options(chance)
-            native.encode_lines(view, head, lines, 0, len(lines), 5, _NOW_MS, options)
+            encode_lines(view, head, lines, 0, len(lines), 5, _NOW_MS, options)
         with suppress(*_REFUSED):
-            native.partition_lines(view, chance.choice((b"", b"=")), lines, 0, len(lines), 3, 0)
-        native.unfinished_fits(view, chance.choice((0, 1, 2**31, 2**62)), _options(chance))
-    native.murmur2(bytes(data[:40]))
+            partition_lines(view, chance.choice((b"", b"=")), lines, 0, len(lines), 3, 0)
+        unfinished_fits(view, chance.choice((0, 1, 2**31, 2**62)), _options(chance))
+    murmur2(bytes(data[:40]))
     value = bytes(data)
     records = [Record(n, signed(chance), None, value, ((b"h", None),)) for n in range(3)]
-    native.encode_payload(records, 0, 5)
-    native.encode_records(records, 5, _NOW_MS, _options(chance))
+    encode_payload(records, 0, 5)
+    encode_records(records, 5, _NOW_MS, _options(chance))
 
 
 _USES = (

@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "sanitized"
-MODULES = ("records/_native", "disk/_syncs", "log/writing/_end")
+_SOURCES = sorted((ROOT / "logfs").glob("**/_*.pyx"))
+MODULES = [str(path.relative_to(ROOT / "logfs").with_suffix("")) for path in _SOURCES]
 HOOKS = BUILT / "fs/_hooks.so"
 """The C library of ``logfs.fs.kernel.hooks``."""
 CURSOR = BUILT / "cursor"
@@ -68,6 +69,7 @@ def _compile(
 
 _OF_THREADS = (
     "ahead",
+    "answered",
     "answering",
     "applying",
     "attributes",
@@ -124,4 +126,4 @@ def environment() -> dict[str, str]:
 
 def is_sanitized() -> bool:
     """Tell whether this process uses them."""
-    return str(import_module("logfs.records._native").__file__).startswith(str(BUILT))
+    return str(import_module("logfs.records._reading").__file__).startswith(str(BUILT))

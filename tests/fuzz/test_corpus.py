@@ -86,7 +86,7 @@ def test_a_byte_after_a_buffer_is_seen() -> None:
     """The function reads what its caller says there is: here one byte more."""
     done = python(
         "import ctypes; p = ctypes.create_string_buffer(40); "
-        "from logfs.records._native import java_text; "
+        "from logfs.records._dumping import java_text; "
         "java_text((ctypes.c_char * 41).from_address(ctypes.addressof(p)))"
     )
     assert done.returncode != 0

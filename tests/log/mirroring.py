@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from logfs.log.partition import PartitionLog
-from logfs.records._native import find_offset
+from logfs.records._reading import find_offset
 from logfs.types import View
 from tests.log.producing import batches_of, end, rows_in, write
 from tests.log.support import Bench, text_of

@@ -5,7 +5,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from logfs.records._native import encode_lines
+from logfs.records._encoding import encode_lines
 from logfs.records.batch import decode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record

@@ -8,7 +8,7 @@ import pytest
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from logfs.types import TopicPartition

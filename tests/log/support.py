@@ -10,7 +10,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.batch import BatchHeader, decode_header, decode_records
 from logfs.records.record import Record
 from logfs.services.views.files import FixedFile, GrowingFile

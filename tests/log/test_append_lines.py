@@ -15,7 +15,7 @@ from logfs.log.lines.append import append_by_key, append_lines
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.producerbatches import Appended
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.record import Record

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.log.writing._end import LogEnd
-from logfs.records._native import IndexBuilder
+from logfs.records._indexing import IndexBuilder
 from logfs.records.compression import decompress
 from tests.fakes import FakeDisk
 from tests.records import oracle

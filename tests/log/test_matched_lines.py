@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import RecordSearch
+from logfs.records._reading import RecordSearch
 from logfs.records.matching import search_for
 from logfs.records.record import Record
 from logfs.services.views.matched_lines import LineReader

@@ -9,7 +9,7 @@ from logfs.log.indexes.txnindex import AbortedTransaction, decode_txn_index, enc
 from logfs.log.producers.snapshots import decode_snapshot, encode_snapshot
 from logfs.log.producers.state import LastRecord, ProducerEntry, ProducerState, WrittenBatch
 from logfs.log.writing.producerbatches import encode_marker
-from logfs.records._native import find_produced
+from logfs.records._indexing import find_produced
 from logfs.records.batch import decode_header
 from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.produced import (

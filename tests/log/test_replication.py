@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError, LogfsError, MirrorError, OffsetOutOfRangeError
 from logfs.log.mirrorfile import FAILED, MirrorSource
-from logfs.records._native import first_offset
+from logfs.records._reading import first_offset
 from logfs.records.record import Record
 from logfs.services.verifying.findings import Finding
 from tests.fakes import FakeDisk

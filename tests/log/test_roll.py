@@ -7,7 +7,7 @@ import pytest
 from logfs.config import TopicConfig
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.writing.active import SegmentFill, draw_jitter_ms, should_roll
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.records.record import Record

@@ -12,7 +12,7 @@ from logfs.errors import LogfsError, LogOfflineError
 from logfs.log import names
 from logfs.log.segments import table
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.batch import encode_batch
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record

@@ -9,7 +9,7 @@ from logfs.log.reading.lookup import offset_for_time
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from logfs.types import Positions, TopicPartition, View

@@ -10,7 +10,7 @@ from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.reading.records import RecordReader
-from logfs.records._native import RecordSearch
+from logfs.records._reading import RecordSearch
 from logfs.records.batch import encode_batch
 from logfs.records.columns import Columns
 from logfs.records.record import Record

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.snapshot import LogPoint
-from logfs.records._native import find_produced
+from logfs.records._indexing import find_produced
 from logfs.records.batch import BatchFields, decode_header, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodedBatch

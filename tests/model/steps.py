@@ -15,7 +15,7 @@ from logfs.log.lines.form import LineForm
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from logfs.services.compaction.manual import compact_now

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.record import Record

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from logfs.records._native import encode_lines
+from logfs.records._encoding import encode_lines
 from logfs.records.batch import decode_header, decode_records, encode_batch
 from logfs.records.encoded import Encoded, EncodedBatch, EncodeOptions
 from logfs.records.record import Record

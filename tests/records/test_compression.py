@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.records import compression
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import (
     Compression,

@@ -8,7 +8,8 @@ from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy, _DefaultRecordBatchPy
 
-from logfs.records._native import Renderer, encode_records
+from logfs.records._encoding import encode_records
+from logfs.records._rendering import Renderer
 from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import EncodeOptions

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import (
-    IndexBuilder,
-    Renderer,
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import (
     find_offset,
     find_timestamp,
     first_offset,
@@ -22,6 +21,7 @@ from logfs.records._native import (
     measure,
     next_batch,
 )
+from logfs.records._rendering import Renderer
 from logfs.records.batch import UNKNOWN_COUNT, decode_header, decode_records
 from logfs.records.compression import Compression, compress, decompress
 from logfs.records.legacy import mend_lz4

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logfs.records import matching
-from logfs.records._native import RecordSearch, decode_batches, matched_lines
+from logfs.records._reading import RecordSearch, decode_batches, matched_lines
 from logfs.records.batch import encode_batch
 from logfs.records.compression import decompress
 from logfs.records.matching import FieldValue, search_for

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import UnparsableLineError
-from logfs.records._native import murmur2, partition_lines
+from logfs.records._encoding import murmur2, partition_lines
 from logfs.records.compression import Compression
 from logfs.records.record import Header, Record
 from logfs.types import View

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import decode_text_entry, find_gaps
-from logfs.records._native import BatchFilter, IndexBuilder
+from logfs.records._compaction import BatchFilter
+from logfs.records._indexing import IndexBuilder
 from logfs.records.batch import BatchFields, decode_header, decode_records
 from logfs.records.compression import Compression, decompress
 from logfs.records.record import Record

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import ColumnBuilder
+from logfs.records._columnar import ColumnBuilder
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.columns import (
     AT_STOP,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import decode_batches
+from logfs.records._reading import decode_batches
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import Dumper, java_text, largest_timestamp
+from logfs.records._dumping import Dumper, java_text, largest_timestamp
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

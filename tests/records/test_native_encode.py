@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.records._native import IndexBuilder, encode_lines, encode_records
+from logfs.records._encoding import encode_lines, encode_records
+from logfs.records._indexing import IndexBuilder
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import Encoded, EncodeOptions

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.records._native import IndexBuilder
+from logfs.records._indexing import IndexBuilder
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

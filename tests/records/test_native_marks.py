@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import BatchMarks, Renderer, mark_batch
+from logfs.records._rendering import BatchMarks, Renderer, mark_batch
 from logfs.records.batch import BatchFields, decode_records, encode_batch
 from logfs.records.compression import Compression, decompress
 from logfs.records.layout import HEADER_BYTES

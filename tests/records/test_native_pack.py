@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import BatchPacker, IndexBuilder
+from logfs.records._indexing import IndexBuilder
+from logfs.records._packing import BatchPacker
 from logfs.records.batch import (
     BatchFields,
     BatchHeader,

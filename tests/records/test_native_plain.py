@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import IndexBuilder, OffsetMap, Renderer, measure
+from logfs.records._compaction import OffsetMap
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import measure
+from logfs.records._rendering import Renderer
 from logfs.records.batch import BatchFields, decode_records, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

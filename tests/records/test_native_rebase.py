@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError, UnparsableLineError
-from logfs.records._native import encode_records, rebase_batches
+from logfs.records._encoding import encode_records, rebase_batches
 from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch

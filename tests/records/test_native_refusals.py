@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import RecordTooLargeError, UnparsableLineError
-from logfs.records._native import encode_records, unfinished_fits
+from logfs.records._encoding import encode_records, unfinished_fits
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodeOptions
 from logfs.records.layout import HEADER_BYTES

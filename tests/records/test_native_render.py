@@ -3,7 +3,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import Renderer
+from logfs.records._rendering import Renderer
 from logfs.records.batch import BatchFields, decode_records, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import RecordTooLargeError, UnparsableLineError
-from logfs.records._native import RowEncoder, encode_records, murmur2, spread_rows
+from logfs.records._encoding import RowEncoder, encode_records, murmur2, spread_rows
 from logfs.records.columns import Lists, Numbers, Strings
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodedBatch, EncodeOptions

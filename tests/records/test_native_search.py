@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import (
+from logfs.records._reading import (
     find_offset,
     find_timestamp,
     header_last_offset,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import Compression, decompress
 from tests.records.compacting import KEY, ROOMY, Keys, batch_of, batches, keys, offset_map, record

@@ -10,7 +10,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.log.host import Host
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.record import Record
 from logfs.types import TopicPartition
 

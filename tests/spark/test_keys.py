@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.records.record import Record
 from logfs.services.compaction.dirtyrange import DirtyRange
 from logfs.services.compaction.offsetmap import Keys, find_keys

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from logfs.records._native import murmur2
+from logfs.records._encoding import murmur2
 from tests.spark.logs import START_MS, Logs
 
 if TYPE_CHECKING:

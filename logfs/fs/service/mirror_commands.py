@@ -21,7 +21,7 @@ from logfs.log.mirrorfile import source_of
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.replication import Replicated
 from logfs.machine.host import Clock
-from logfs.records._native import batch_run
+from logfs.records._reading import batch_run
 from logfs.records.compression import Buffer
 from logfs.services.clusters import mirrors
 from logfs.services.following.store import AnyStore

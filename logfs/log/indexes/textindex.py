@@ -32,7 +32,7 @@ from typing import NamedTuple
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import Entries, IndexFormat, count_up_to, place_of
 from logfs.log.indexes.paged import PagedEntries
-from logfs.records._native import first_out_of_order
+from logfs.records._indexing import first_out_of_order
 from logfs.records.checksum import crc32c
 from logfs.types import Positions, View
 

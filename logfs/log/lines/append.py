@@ -13,7 +13,7 @@ from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.lines.notes import AppendNotes
 from logfs.log.partition import PartitionLog
-from logfs.records._native import encode_lines, partition_lines
+from logfs.records._encoding import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
 from logfs.records.encoded import Encoded, EncodedBatch
 

@@ -16,7 +16,7 @@ from logfs.log.lines.notes import Resumption
 from logfs.log.partition import PartitionLog
 from logfs.log.writing._end import NativeWriter
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
-from logfs.records._native import encode_lines, unfinished_fits
+from logfs.records._encoding import encode_lines, unfinished_fits
 from logfs.records.encoded import Encoded
 from logfs.records.layout import crc_of
 from logfs.types import View

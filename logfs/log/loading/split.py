@@ -24,7 +24,7 @@ from logfs.log.segments.batches import BatchWalk, batches_from, decodes
 from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
-from logfs.records._native import first_offset
+from logfs.records._reading import first_offset
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.reservation import NO_BOOT
-from logfs.records._native import header_ok, last_offset
+from logfs.records._reading import header_ok, last_offset
 from logfs.records.layout import HEADER_BYTES
 from logfs.types import MAX_OFFSET
 

@@ -21,7 +21,7 @@ from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import find_produced
+from logfs.records._indexing import find_produced
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions
 

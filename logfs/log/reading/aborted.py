@@ -20,7 +20,7 @@ from logfs.log.segments.abortedruns import AbortedRuns, Run, transaction_table
 from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import aborted_ranges, find_offset, measure
+from logfs.records._reading import aborted_ranges, find_offset, measure
 from logfs.records.compression import decompress
 from logfs.records.layout import NO_OFFSET
 from logfs.types import Positions

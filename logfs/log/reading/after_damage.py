@@ -23,7 +23,7 @@ from logfs.log.segments.batches import (
     read_exactly,
 )
 from logfs.log.segments.segment import Segment
-from logfs.records._native import first_offset, header_ok, measure, whole_batches
+from logfs.records._reading import first_offset, header_ok, measure, whole_batches
 from logfs.records.compression import Buffer, decompress
 from logfs.records.layout import (
     HEADER_BYTES,

@@ -31,7 +31,7 @@ from logfs.log.segments.batches import (
 )
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import (
+from logfs.records._reading import (
     find_offset,
     find_timestamp,
     header_last_offset,

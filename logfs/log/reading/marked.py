@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from logfs.log.segments.batches import Window
 from logfs.log.segments.segment import Segment
-from logfs.records._native import BatchMarks, mark_batch, next_batch
+from logfs.records._reading import next_batch
+from logfs.records._rendering import BatchMarks, mark_batch
 from logfs.types import View
 
 LARGE_BYTES = 8 * 1024

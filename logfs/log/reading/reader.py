@@ -35,7 +35,8 @@ from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import Renderer, first_offset
+from logfs.records._reading import first_offset
+from logfs.records._rendering import Renderer
 from logfs.records.compression import decompress
 from logfs.types import IsolationLevel, Positions, View
 

@@ -13,7 +13,7 @@ from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import RecordSearch, decode_batches
+from logfs.records._reading import RecordSearch, decode_batches
 from logfs.records.compression import decompress
 from logfs.records.record import Record
 from logfs.types import IsolationLevel

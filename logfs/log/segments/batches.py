@@ -1,12 +1,12 @@
 """The batches of a ``.log``, read a piece at a time.
 
-The verdict on a batch has one home, ``judge`` of ``logfs.records._native``. A batch is used if all
-of it is there, its header makes sense, and its offsets are not below the end of the batch before
-it. Its checksum and its records are checked where they are read. One that is not used although its
-checksum is right is *refused*. It is no torn write, so it stays, in a place of its size in each
-view. A read of that place is an error, and a look-up passes it over. A batch that is too far from
-the base offset of its segment for an index entry is used without; a store that may write splits
-the segment.
+The verdict on a batch has one home, ``judge`` in ``logfs/records/_verdict.pxi``. A batch is used if
+all of it is there, its header makes sense, and its offsets are not below the end of the batch
+before it. Its checksum and its records are checked where they are read. One that is not used
+although its checksum is right is *refused*. It is no torn write, so it stays, in a place of its
+size in each view. A read of that place is an error, and a look-up passes it over. A batch that is
+too far from the base offset of its segment for an index entry is used without; a store that may
+write splits the segment.
 
 Two kinds of callers ask for the verdict. ``Window`` holds whole batches that are used, and
 ``BatchWalk`` goes through a file window by window. Look-ups, renderings and everything that
@@ -22,9 +22,8 @@ from typing import NamedTuple
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.segments.segment import Segment
-from logfs.records._native import (
-    BatchMarks,
-    IndexBuilder,
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import (
     aborted_ranges,
     has_right_checksum,
     header_last_offset,
@@ -32,6 +31,7 @@ from logfs.records._native import (
     measure,
     whole_batches,
 )
+from logfs.records._rendering import BatchMarks
 from logfs.records.batch import BatchHeader, decode_header, decode_records
 from logfs.records.compression import Buffer, decompress
 from logfs.records.layout import (

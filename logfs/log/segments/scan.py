@@ -16,12 +16,8 @@ from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.log.indexes.index import Entries
 from logfs.log.segments.batches import INCOMPLETE, BatchFeed, batch_after, decodes, is_refused
 from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, write_indexes
-from logfs.records._native import (
-    IndexBuilder,
-    first_offset,
-    header_ok,
-    whole_batches,
-)
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import first_offset, header_ok, whole_batches
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import (

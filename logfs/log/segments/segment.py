@@ -22,7 +22,7 @@ from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_deleted_file, format_segment_file
 from logfs.log.segments.abortedruns import AbortedRuns
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.records._native import header_last_offset
+from logfs.records._reading import header_last_offset
 from logfs.records.compression import Buffer
 from logfs.records.layout import base_offset_of, is_message
 from logfs.types import Positions, View

@@ -14,7 +14,7 @@ from libc.string cimport memset
 
 from logfs.log.writing._headers cimport *
 from logfs.records._headers cimport *
-from logfs.records._native import encode_function
+from logfs.records._encoding import encode_function
 
 
 @cython.final

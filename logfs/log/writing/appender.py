@@ -25,7 +25,7 @@ from logfs.log.writing.producerbatches import (
     rebase_encoded,
 )
 from logfs.log.writing.state import LAST_APPEND_OFFSET, PartitionState
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.compression import Buffer, Compression
 from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch
 from logfs.records.produced import DATA, ProducedBatch

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logfs.errors import RecordTooLargeError
-from logfs.records._native import encode_records, rebase_batches
+from logfs.records._encoding import encode_records, rebase_batches
 from logfs.records.batch import (
     BatchFields,
     decode_header,

@@ -22,7 +22,7 @@ from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.appender import Appender
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.state import PartitionState
-from logfs.records._native import batch_run, first_offset
+from logfs.records._reading import batch_run, first_offset
 from logfs.records.compression import Buffer
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import Positions

@@ -24,7 +24,7 @@ from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.state import PartitionState
-from logfs.records._native import find_offset, measure
+from logfs.records._reading import find_offset, measure
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, NO_OFFSET, base_offset_of

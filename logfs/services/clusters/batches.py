@@ -12,7 +12,7 @@ from logfs.log.reading.offsetcursor import OffsetCursor
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import LOOKUP_BYTES, Window
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import find_offset, last_offset
+from logfs.records._reading import find_offset, last_offset
 from logfs.types import IsolationLevel
 
 PIECE_BYTES = 1024 * 1024

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from logfs.disk.vfs import File
 from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import OffsetMap, next_batch
+from logfs.records._compaction import OffsetMap
+from logfs.records._reading import next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import decompress
 from logfs.services.compaction.dirtyrange import DirtyRange

@@ -14,7 +14,9 @@ from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.records._native import BatchFilter, IndexBuilder, next_batch
+from logfs.records._compaction import BatchFilter
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress

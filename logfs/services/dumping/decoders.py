@@ -36,7 +36,7 @@ from typing import Any
 from uuid import UUID
 
 from logfs.errors import CorruptRecordError, InvalidConfigError
-from logfs.records._native import java_text
+from logfs.records._dumping import java_text
 from logfs.services.dumping import schemas
 from logfs.services.dumping.messages import Reader, Schema, decode_message, json_text
 from logfs.services.dumping.output import Parse

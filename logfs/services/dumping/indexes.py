@@ -22,7 +22,7 @@ from logfs.log.indexes.index import (
     decode_offset_entry,
     decode_time_entry,
 )
-from logfs.records._native import largest_timestamp
+from logfs.records._dumping import largest_timestamp
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, RECORD_COUNT_AT
 from logfs.services.dumping.legacy import largest_legacy_timestamp

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import java_text
+from logfs.records._dumping import java_text
 from logfs.records.compression import Compression, decompress
 from logfs.records.layout import (
     COMPRESSION_MASK,

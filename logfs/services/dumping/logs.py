@@ -2,13 +2,13 @@
 
 Batches are checked and printed, also damaged ones. A length or a record that does not decode ends
 the file with an error, like in Kafka's tool. The loop over v2 records is native, see
-``logfs.records._native.Dumper``.
+``logfs.records._dumping.Dumper``.
 """
 
 import re
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import Dumper
+from logfs.records._dumping import Dumper
 from logfs.records.compression import decompress
 from logfs.services.dumping.decoders import control_text
 from logfs.services.dumping.legacy import legacy_lines

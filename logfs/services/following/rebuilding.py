@@ -19,7 +19,7 @@ from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.scan import scan_segment
 from logfs.log.segments.segment import Segment
-from logfs.records._native import KeptRecords
+from logfs.records._compaction import KeptRecords
 from logfs.records.compression import decompress
 from logfs.services.following.files import GrowingFiles, OwnedSegments
 from logfs.services.following.listing import Changes, Replaced

@@ -23,7 +23,8 @@ from logfs.log.indexes.index import (
 from logfs.log.segments.batches import BatchFeed, measure_batches
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
-from logfs.records._native import IndexBuilder, find_offset, header_ok, measure
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import find_offset, header_ok, measure
 from logfs.records.compression import decompress
 from logfs.records.layout import (
     HEADER_BYTES,

@@ -17,7 +17,7 @@ from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import offset_hint
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.snapshot import LogPoint, Snapshot
-from logfs.records._native import find_produced
+from logfs.records._indexing import find_produced
 from logfs.records.produced import ProducedBatch
 from logfs.services.following.listing import SegmentNames, list_names
 from logfs.types import Positions

@@ -10,7 +10,8 @@ from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.topics import sealed_codec
-from logfs.records._native import BatchPacker, IndexBuilder
+from logfs.records._indexing import IndexBuilder
+from logfs.records._packing import BatchPacker
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES
 from logfs.services.compaction.cleanedfiles import CleanedFiles

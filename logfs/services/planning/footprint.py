@@ -1,6 +1,6 @@
 """The sizes of batches, segments and index entries for given records.
 
-The rules are those of ``records._native.IndexBuilder`` and ``log.writing.active``.
+The rules are those of ``records._indexing.IndexBuilder`` and ``log.writing.active``.
 """
 
 import math
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from logfs.config import TopicConfig
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.layout import HEADER_BYTES
 from logfs.records.record import Record

@@ -13,7 +13,7 @@ from logfs.log.indexes.index import OFFSET_INDEX, decode_offset_entry, without_z
 from logfs.log.listing import list_partitions
 from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
 from logfs.log.topics import effective_config, read_properties
-from logfs.records._native import header_ok
+from logfs.records._reading import header_ok
 from logfs.records.batch import decode_header
 from logfs.records.layout import HEADER_BYTES, is_message
 from logfs.types import TopicPartition

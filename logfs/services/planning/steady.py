@@ -12,7 +12,7 @@ from logfs.config import CleanupPolicy, StoreConfig, TopicConfig
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS
 from logfs.log.segments.table import ENTRY_BYTES
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.records.layout import HEADER_BYTES
 from logfs.services.packing.packer import is_packing
 from logfs.services.planning.footprint import (

@@ -15,7 +15,7 @@ from logfs.log.reading.lookup import place_of_offset
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
-from logfs.records._native import ColumnBuilder
+from logfs.records._columnar import ColumnBuilder
 from logfs.records.columns import AT_STOP, FULL, Columns, RecordColumns
 from logfs.records.compression import decompress
 from logfs.services.following.files import FollowedSegments

@@ -18,7 +18,7 @@ from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.records._native import whole_batches
+from logfs.records._reading import whole_batches
 from logfs.records.layout import size_of as batch_bytes
 from logfs.services.following.entries import read_last
 from logfs.services.following.files import FollowedSegments

@@ -32,7 +32,8 @@ from logfs.log.indexes.txnindex import (
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
 from logfs.log.producers.state import ProducerState
-from logfs.records._native import IndexBuilder, Renderer
+from logfs.records._indexing import IndexBuilder
+from logfs.records._rendering import Renderer
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, MAX_TIMESTAMP_AT, RECORD_COUNT_AT, is_message
 from logfs.records.produced import ABORT, ProducedBatch

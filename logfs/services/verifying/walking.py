@@ -14,7 +14,8 @@ from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.offsetrepair import proven_offset
 from logfs.log.segments.batches import BatchFeed, is_refused
 from logfs.log.segments.scan import Scan, end_of_data, must_stay, pass_over
-from logfs.records._native import IndexBuilder, first_offset, header_ok
+from logfs.records._indexing import IndexBuilder
+from logfs.records._reading import first_offset, header_ok
 from logfs.records.compression import decompress
 from logfs.records.layout import (
     HEADER_BYTES,

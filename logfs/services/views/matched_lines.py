@@ -15,7 +15,7 @@ from logfs.log.reading.offsetcursor import OffsetCursor
 from logfs.log.reading.records import hidden_transactions, unreadable
 from logfs.log.segments.batches import Window
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import RecordSearch, matched_lines
+from logfs.records._reading import RecordSearch, matched_lines
 from logfs.records.compression import decompress
 from logfs.types import Closeable, IsolationLevel, View
 

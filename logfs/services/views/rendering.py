@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from logfs.records._native import Renderer
+from logfs.records._rendering import Renderer
 from logfs.records.batch import encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record

@@ -19,7 +19,7 @@ from pyspark.sql.functions import arrow_udf, explode
 
 from logfs.disk.posix import PosixDisk
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.services.compaction.dirtyrange import DirtyRange
 from logfs.services.compaction.offsetmap import Keys, find_keys
 from logfs.services.compaction.tools import CleanerStats, CleaningTools

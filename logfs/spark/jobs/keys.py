@@ -20,7 +20,7 @@ import numpy as np
 from logfs.disk.vfs import Disk
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import OffsetMap
+from logfs.records._compaction import OffsetMap
 from logfs.services.compaction.dirtyrange import DirtyRange
 from logfs.services.compaction.offsetmap import SegmentLog, read_keys
 from logfs.services.compaction.tools import CleaningTools

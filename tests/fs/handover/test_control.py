@@ -21,7 +21,7 @@ from logfs.fs.handover.state import SLOTS, slot_index
 from logfs.fs.service.commands import ControlCommands
 from logfs.fs.service.server import listen
 from logfs.log.lines.form import LineForm, Lines
-from logfs.records._native import encode_records
+from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from tests.fakestate import Stopped

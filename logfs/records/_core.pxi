@@ -1,55 +1,5 @@
-# cython: language_level=3, wraparound=False, cdivision=True
-"""Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
-
-This file reads and renders one record. Its parts are one unit, since all of them inline these loops;
-each uses only parts above it in this table:
-
-    part              classes and functions               what it does
-    _legacy                                               messages of formats v0 and v1 as batches
-    _verdict          whole_batches                       whether a batch may be where it is
-    _search           find_offset, find_timestamp         places in a log, by offset and by time
-    _matching         RecordSearch                        which records a query wants
-    _decode           decode_batches                      batches to Record objects
-    _producers        find_produced                       batches with a producer id
-    _index            IndexBuilder                        the entries of the indexes of a segment
-    _render           Renderer                            batches to the bytes of a view
-    _matched_lines    matched_lines                       the wanted records as the lines of a view
-    _marks            BatchMarks                          places inside a large batch
-
-    writing
-    _lines, _drafts, _encode       encode_lines, encode_records   lines and records to batches
-    _partition_lines  partition_lines                     the partition of each line, by its key
-
-    compaction        (first half: which record of a key is the last; second half: rewriting)
-    _latest_bitmap                                        a bit for each offset: last of its key
-    _keytable, _offsetmap          OffsetMap              key -> last offset
-    _key_filter, _rewrite, _filter BatchFilter            what is left of a batch, and of a segment
-    _kept_records     KeptRecords                         positions after a broker's compaction
-    _pack             BatchPacker                         merged and compressed batches
-
-    other forms
-    _dump             Dumper                              batches as kafka-dump-log prints them
-    _columns          ColumnBuilder                       batches to Arrow columns
-    _rows             RowEncoder                          Arrow columns to batches
-
-The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text, ``_plain.h``
-plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_pcre.h`` regular
-expressions, ``_json.h`` members, ``_logend.h`` the end of a segment. ``layout`` and ``legacy``
-describe the formats of batches.
-
-Renderings of one record, each ended by one LF:
-
-    text   the value's bytes; nothing for a null value
-    tsv    key TAB value; backslash, TAB, LF and CR escaped as \\\\ \\t \\n \\r; null as \\N
-    jsonl  {"offset":7,"timestamp":1700000000000,"key":null,"value":"v","headers":[["h","x"]]}
-           strings as json.dumps(ensure_ascii=False) writes them; {"base64":"..."} where the bytes
-           are not UTF-8
-
-Control batches and batches without records render to nothing. A record's timestamp is the batch's
-max timestamp if the LogAppendTime bit is set, else base timestamp + delta. Bytes that are read must
-not change during a call, and objects are used by one thread at a time, a ``RecordSearch`` by several:
-longer loops run without the GIL. Any bytes give a result or ``CorruptRecordError``.
-"""
+# Part of each module of native code: how one batch and one record are read, measured and rendered.
+# The modules include it, so that their loops are compiled with it.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -76,6 +26,8 @@ from logfs.records.legacy import mend_lz4 as _mend_lz4
 from logfs.records.produced import ProducedBatch
 from logfs.records.record import Record
 
+from logfs.records._structures cimport *
+
 cdef extern from "Python.h":
     ctypedef struct Py_buffer:
         void *buf
@@ -89,68 +41,12 @@ cdef extern from "Python.h":
     int resize_bytes "_PyBytes_Resize"(PyObject **, Py_ssize_t) except -1
     char *bytes_data "PyBytes_AS_STRING"(PyObject *)
 
-ctypedef const uint8_t *bytes_t
-ctypedef lf_lens Lens
-
-cdef enum:
-    LOG_OVERHEAD = 12       # base offset and batch length
-    HEADER = 61
-    SHORTEST = 14           # smallest batch length of any magic. Source: Kafka RECORD_OVERHEAD_V0
-    UP_TO_MAGIC = 17
-    TEXT = 0
-    TSV = 1
-    JSONL = 2
-    CODEC_MASK = 0x07
-    LOG_APPEND_TIME = 0x08
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
-    DATA_BATCH = -1         # as in logfs.records.produced
-    NO_MARKER = -2
-    RELEASE_GIL_BYTES = 65536   # below, giving up the GIL and taking it back costs more than it frees
-
 cdef int64_t INT32_LAST = 0x7fffffff
 cdef int64_t INT64_LAST = 0x7fffffffffffffff
-
-# ---- structures ---------------------------------------------------------------------------------
-
-cdef struct Span:
-    bytes_t p
-    int64_t n               # -1 is null
-
-cdef struct Rec:
-    int64_t offset
-    int64_t timestamp
-    bytes_t fields          # key, value and headers
-    Span key
-    Span value
-    bytes_t headers         # after their count, already checked
-    bytes_t end
-    int64_t header_count
-    int64_t size            # of the record, its length field aside
-
-cdef struct Batch:
-    int magic
-    int64_t base_offset     # 0 as long as is_unopened
-    int64_t last_offset
-    int64_t base_timestamp
-    int64_t max_timestamp
-    int64_t epoch
-    int64_t count
-    int attributes
-    bytes_t p               # next record; records are left while left > 0
-    bytes_t end
-    int64_t left
-    int64_t shift           # magic < 2: to be added to the offsets of the messages
+cdef object _new_tuple = tuple.__new__
 
 
 # ---- reading records ----------------------------------------------------------------------------
-
-cdef enum:
-    WHOLE = 0
-    INCOMPLETE = 1
-    BAD_SIZE = 2
-    BAD_MAGIC = 3
-    BAD_FIELDS = 4
 
 cdef int peek(bytes_t p, int64_t available, int64_t *size) noexcept nogil:
     """Judge the first bytes of a batch; size is its total size, 0 while that is not known.
@@ -520,30 +416,43 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
         raise corrupt(str(error), position) from error
 
 
-# ---- the parts ----------------------------------------------------------------------------------
+cdef inline object span_bytes(Span span):
+    if span.n < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char *>span.p, span.n)
+
+
+cdef bint is_aborted(bytes_t p, Batch *b, _View table) noexcept:
+    """Whether a batch, whose header b is, belongs to one of the transactions of a table."""
+    cdef const int64_t *rows = <const int64_t *>table.p
+    cdef Py_ssize_t low = 0, high = table.n // (3 * sizeof(int64_t)), middle
+    cdef int64_t producer
+    if high == 0 or b.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL:
+        return False
+    producer = lf_get64(p + 43)
+    while low < high:       # transactions of one producer follow one another
+        middle = (low + high) // 2
+        if rows[3 * middle] < producer or (
+            rows[3 * middle] == producer and rows[3 * middle + 1] <= b.base_offset
+        ):
+            low = middle + 1
+        else:
+            high = middle
+    return low > 0 and rows[3 * low - 3] == producer and b.last_offset < rows[3 * low - 1]
+
+
+# ---- writing a header ---------------------------------------------------------------------------
+
+cdef int finish(uint8_t *begin, Batch *b, int64_t size) except -1:
+    """Complete a header that was copied from the old batch."""
+    lf_put32(begin + 8, size - LOG_OVERHEAD)
+    lf_put16(begin + 21, b.attributes & KNOWN_ATTRIBUTES)
+    lf_put64(begin + 27, b.base_timestamp)
+    lf_put64(begin + 35, b.max_timestamp)
+    lf_put32(begin + 57, b.count)
+    lf_put32(begin + 17, checksum(begin, size))
+    return 0
+
 
 include "_legacy.pxi"
 include "_verdict.pxi"
-include "_search.pxi"
-include "_matching.pxi"
-include "_decode.pxi"
-include "_producers.pxi"
-include "_index.pxi"
-include "_render.pxi"
-include "_matched_lines.pxi"
-include "_marks.pxi"
-include "_lines.pxi"
-include "_drafts.pxi"
-include "_encode.pxi"
-include "_partition_lines.pxi"
-include "_latest_bitmap.pxi"
-include "_keytable.pxi"
-include "_offsetmap.pxi"
-include "_key_filter.pxi"
-include "_rewrite.pxi"
-include "_filter.pxi"
-include "_dump.pxi"
-include "_kept_records.pxi"
-include "_pack.pxi"
-include "_columns.pxi"
-include "_rows.pxi"

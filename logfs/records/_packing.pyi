@@ -1,0 +1,26 @@
+from typing import final
+
+from logfs.records._indexing import IndexBuilder
+from logfs.records.compression import Buffer, Decompress
+
+@final
+class BatchPacker:
+    def __init__(
+        self,
+        builder: IndexBuilder,
+        codec: int,
+        level: int | None,
+        most_bytes: int,
+        decompress: Decompress,
+    ) -> None: ...
+    @property
+    def batches_read(self) -> int: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def bytes_written(self) -> int: ...
+    @property
+    def changes(self) -> int: ...
+    def feed(self, buf: Buffer, start: int, stop: int) -> int: ...
+    def finish(self) -> None: ...
+    def take(self) -> tuple[bytes, bytes, bytes, bytes]: ...
