@@ -1,5 +1,6 @@
 """The native modules; everything else about the build is in pyproject.toml."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -74,4 +75,4 @@ def extensions() -> list[Extension]:
     return [*cythonize(modules), hooks]
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})

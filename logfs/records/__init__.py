@@ -25,7 +25,7 @@ reads, measures and renders one record, and is given by its parts:
                    matching                     RecordSearch: which records a query wants
                    decode                       decode_batches: batches to Record objects
                    matched_lines                the wanted records as the lines of a view
-    _indexing      producers, index             IndexBuilder: the entries of the indexes of a segment
+    _indexing      producers, index             IndexBuilder: the entries of the indexes
     _rendering     render                       Renderer: batches to the bytes of a view
                    marks                        BatchMarks: places inside a large batch
     _encoding      lines, drafts, encode        encode_lines, encode_records: to batches
@@ -42,8 +42,8 @@ reads, measures and renders one record, and is given by its parts:
 ``_verdict.pxi``, whether a batch may be where it is. ``_structures.pxd`` has the constants and
 structures that all of them know. The innermost loops are C, each header for one thing: ``_bytes.h``
 numbers and runs of text, ``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys,
-``_find.h`` needles, ``_pcre.h`` regular expressions, ``_json.h`` members, ``_logend.h`` the end of a
-segment.
+``_find.h`` needles, ``_pcre.h`` regular expressions, ``_json.h`` members, ``_logend.h`` the end of
+a segment.
 
 Renderings of one record, each ended by one LF:
 
