@@ -178,12 +178,10 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-CHECKED = (
-    *("logfs/fs/", "logfs/log/__init__.py", "logfs/services/__init__.py"),
-    "logfs/records/__init__.py",
-)
+LISTED_ELSEWHERE = {"logfs/__init__.py", "logfs/cli/commands/__init__.py"}
+"""The picture of the layers has no ``__main__``, and ``command_index`` has each command."""
 PACKAGES = [
-    path for path in SOURCES if path.name == "__init__.py" and path_id(path).startswith(CHECKED)
+    path for path in SOURCES if path.name == "__init__.py" and path_id(path) not in LISTED_ELSEWHERE
 ]
 
 MODULES = {module_of(path) for path in SOURCES if path.suffix != ".pxd"}

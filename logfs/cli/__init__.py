@@ -12,10 +12,12 @@
     mount_file     /etc/logfs/NAME.toml           completion  what the Tab key offers
     manual         the man pages, made from the help texts
 
-Work that is too large for a command's module: append (append_target, append_files, store_appender,
-mount_appender), cat (address_output), tail (tail_records), status (directory_status),
-offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_data), reindex
-(reindex_data), export (parquet_export). ``sharing`` shares work out to threads or to Spark.
+Work that is too large for a command's module: append (append_target, append_files, timed_lines),
+cat (address_output), tail (tail_records, tail_groups), plan (disk_forecast), verify (verify_data),
+reindex (reindex_data), export (parquet_export), doctor (diagnosis), group (group_tables), mirror
+(mirror_jobs), forward (forward_jobs). Of several commands: ``record_query`` chooses records,
+``cluster_clients`` and ``running`` serve mirror and forward, ``sharing`` shares work out to threads
+or to Spark. The manual has ``manual_page`` and ``manual_environment``.
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
 In every layer, what few calls of ``cat``, ``tail``, ``append``, ``offsets`` and ``status`` need is

@@ -1,6 +1,7 @@
 """Configuration under Kafka's names: of a topic, of a store, and its text files.
 
     kinds        text <-> value: numbers, words, lists, their bounds
+    amounts      10MiB, 7d
     settings     the machinery: rows, tables, errors
     topic        TopicConfig, every topic key of Kafka 4.1; what is valid and probably not meant
     store        StoreConfig, the broker's keys that matter without a network

@@ -20,4 +20,15 @@
     mounted_disk        a data directory read through its mount; mounted_writer: appends there
     places              which part of a path is the data directory or the mount point
     owner               the choice between the daemon and this process
+    zones               the time zone of dates without one
+
+For the command line, and for programs that want the same::
+
+    status              the state of a data directory, from its daemon or from its files
+    disk_use            what topics and partitions take on the disk
+    offset_queries      offsets of partitions, as ``logfs offsets`` prints them
+    group_points        where a group continues that is set to a point
+    store_appender      whole lines, under the lock; mount_appender: through a mount
+    backup              backing up and restoring a data directory
+    remote              the object store of a data directory
 """

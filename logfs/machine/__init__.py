@@ -10,6 +10,9 @@
     packages     how to install the packages of an extra
     terminal     whether the controlling terminal is still there
     throttling   waits of writers whose topic has a quota for the rate of appends
+    daemonnote   ``logfs.daemon``: the note of the daemon in its data directory
+    notifying    messages to a service manager from a process without an event loop
+    storeplace   where an object store is, if nothing else says it
 
 Code that needs these takes them as arguments; programs get them here.
 """

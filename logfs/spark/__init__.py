@@ -8,6 +8,7 @@ moves between the two by its format and its path. Spark finds the source without
 through the module ``pyspark_logfs`` beside this package.
 
     options      what may be asked for: names, defaults, refusals                     pure
+    values       what the values of options look like                                 pure
     selection    the options that choose topics and partitions                        pure
     bounds       where to begin and end                                               pure
     limits       how much of what is new goes into one batch of a stream              pure

@@ -4,12 +4,15 @@
     failures      the errors of the library obstore as those of ``objects``
     urls          the addresses of stores
     s3            stores through obstore
+    credentials   from where they are taken, and their renewal
+    foreground    for a person that waits: Ctrl-C, and why it takes long
     folder        a directory in the place of a store, to read only
     probing       refuses a store that ignores conditions
     waiting       which thread may wait for a store, and what ends the wait
     counters      what reads from a store have cost
     blocks        parts of objects in memory, read ahead
     cache         parts of objects in a directory
+    cachedfile    whole objects in that directory, as files
     readonlyfile  what all files of a store have in common
     remotefile    a ``vfs.File`` of one object
     overlay       a ``vfs.Disk`` of local files and of files that are in the store alone

@@ -24,6 +24,7 @@ The modules, each imports only those above it::
     headfiles  the files of a partition directory, made from its head; pure
     brokerfiles   the same of what a broker has tiered
     bucket     all partitions of a store as a read-only data directory
+    of_disk    the store of a disk; most disks have none
 
 Source of the layout: the keys of Aiven's tiered storage plugin for Kafka.
 """

@@ -21,9 +21,14 @@
     Found <n> invalid bytes at the end of <file name>
 
 A null key or value has size -1 and is not printed. Bytes are decoded as UTF-8 and printed like a
-Java string, line ends unchanged. Findings go to stderr after all files, see ``output``. ``logs``
-and ``legacy`` print batches, ``indexes`` both indexes, ``dump`` the other files. ``decoders`` read
-the records that Kafka itself writes.
+Java string, line ends unchanged.
+
+    source      the files, and their batches through a window
+    schemas     Kafka's own messages; messages: from their bytes to JSON
+    decoders    the records that Kafka itself writes
+    logs        prints batches; legacy: of formats v0 and v1; indexes: both indexes
+    dump        prints all other files
+    output      findings, which go to stderr after all files
 
 Files are only read, without any lock: they may belong to a running broker.
 

@@ -10,6 +10,7 @@
     tail            the segment that the other process appends to: whole batches whose CRC is right
     tailcheckpoint  how far the tail was read, in ``logfs.tail`` of the cache directory
     positions       the positions of segments: in the cache directory, or in memory only
+    identity        whether a segment in the cache is the file that is there now
     partial         a log from the middle on, while earlier positions are not known
     transactions    aborted and open transactions
     bucketlog       one partition of an object store

@@ -16,8 +16,16 @@
 
 Nothing is locked or written. Another process may be writing to the directory: see ``verify``. The
 unit of work is a segment. ``segments.verify_segment`` is one function from plain data to plain
-data, so that threads, processes or machines can share a directory. ``partitions`` combines the
-reports.
+data, so that threads, processes or machines can share a directory.
+
+    findings      the findings of a check, each a line
+    walking       a ``.log`` from its first byte to its last, over bytes that cannot be read
+    indexes       index entries against batches
+    segments      one segment
+    tables        the segment table against the segments
+    smallfiles    the small files, and files that should not be there
+    partitions    the reports of the segments of a partition, combined
+    verify        a data directory
 
 Reading costs most; then decoding the records, without which neither the text index nor the
 positions could be checked. Compressed records have to be decompressed, at the codec's speed.

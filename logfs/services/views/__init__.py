@@ -7,6 +7,7 @@
     merging          several partitions as one file, merged by time
     matched_lines    the records that a query matches, as lines of a view
     kafkaoffsets     what a Kafka broker answers to ListOffsets
+    lag              what a consumer group has not read yet
 
 ``logfs cat``, the mount and the library read through these, so that all three show the same bytes.
 """
