@@ -128,6 +128,10 @@ class GrowingFiles(FollowedFiles):
             if new:
                 index.append(new)
 
+    def all_entries(self) -> tuple[memoryview, memoryview, memoryview]:
+        """Return the entries of all three indexes."""
+        return self.offset.entries(), self.time.entries(), self.text.entries()
+
     def offset_entries(self) -> memoryview:
         """Entries of the offset index."""
         return self.offset.entries()

@@ -70,7 +70,6 @@ class FollowedLog(WatchedLog):
         self._listing: Listing | None = None
         self._candidate: Look | None = None
         self._seen: tuple[int, int, int] | None = None
-        self._inodes: dict[int, int] = {}
         self._named: tuple[int, int | None] = (0, None)
         self._points: tuple[int, int | None] | None = None
         self._warning = RepeatedWarning()
@@ -95,9 +94,8 @@ class FollowedLog(WatchedLog):
         self._decided = base_offset, end.file_size, self._tail.log.size()
         self._ends_here = True
 
-    def begin(self, rebuild: ViewRebuild, logs: Mapping[int, int], now_ms: int) -> None:
+    def begin(self, rebuild: ViewRebuild, now_ms: int) -> None:
         """Show what loading found, and note what it has to be noted for the next time."""
-        self._inodes = {s.base_offset: logs[s.base_offset] for s in self.snapshot.segments}
         known = {base for base in self._positions.entries if base != self._tail.segment.base_offset}
         if rebuild.damage or known != {segment.base_offset for segment in rebuild.sealed}:
             self._adopt(rebuild)
@@ -182,6 +180,10 @@ class FollowedLog(WatchedLog):
                 rebuild = self._new_rebuild()
                 rebuild.cut_tail()
                 self._adopt(rebuild)
+            elif (skip := self._tail.find_skip()) is not None:
+                rebuild = self._new_rebuild()
+                rebuild.skip_offsets(skip)
+                self._adopt(rebuild)
             limit_bytes -= self._read_on(limit_bytes)
             if limit_bytes <= 0:
                 self._seen = None  # there may be more, even if the stat is the same
@@ -190,7 +192,7 @@ class FollowedLog(WatchedLog):
                 continue
             if not later or self._ends_here:
                 return False
-            self._begin_next(later.pop(0), listing)
+            self._begin_next(later.pop(0))
 
     def _may_have_grown(self, now_ms: int) -> bool:
         """Whether the newest ``.log`` has changed since the last look."""
@@ -227,12 +229,11 @@ class FollowedLog(WatchedLog):
             logger.warning("%s: a transaction cannot be placed: %s", self.topic_partition, error)
             return snapshot
 
-    def _begin_next(self, base_offset: int, listing: Listing) -> None:
+    def _begin_next(self, base_offset: int) -> None:
         """Go on with the next segment."""
         tail, old = self._tail, self._tail.segment
         new = self._new_rebuild().open_segment(base_offset, self._bases_of(base_offset))
         new.epoch_before = tail.leader_epoch
-        self._inodes[base_offset] = listing.logs[base_offset]
         tail.final_time_entry()
         fill_segment(old, tail.builder)
         self._positions.seal(old, tail.files.text_entries())
@@ -327,11 +328,11 @@ class FollowedLog(WatchedLog):
             return False
         rebuild = self._new_rebuild()
         rebuild.apply(changes, listing.logs)
-        self._adopt(rebuild, listing)
+        self._adopt(rebuild)
         return True
 
     def _known(self) -> list[tuple[int, int]]:
-        return [(s.base_offset, self._inodes.get(s.base_offset, 0)) for s in self.snapshot.segments]
+        return [(segment.base_offset, segment.inode) for segment in self.snapshot.segments]
 
     def _new_rebuild(self) -> ViewRebuild:
         return ViewRebuild(
@@ -345,7 +346,7 @@ class FollowedLog(WatchedLog):
             self._tail,
         )
 
-    def _adopt(self, rebuild: ViewRebuild, listing: Listing | None = None) -> None:
+    def _adopt(self, rebuild: ViewRebuild) -> None:
         """Show a log as it was rebuilt."""
         for damage in rebuild.damage:
             self._lose(Loss(self._now_ms, *damage))
@@ -353,8 +354,6 @@ class FollowedLog(WatchedLog):
         self._let_go(rebuild.gone)
         active = rebuild.tail.segment
         segments = (*rebuild.sealed, active)
-        if listing is not None:
-            self._inodes = {s.base_offset: listing.logs[s.base_offset] for s in segments}
         self._positions.cover(active, rebuild.tail.end.positions)
         self._positions.store(rebuild.sealed, active)
         self._positions.grow(b"", rebuild.tail.checkpoint())

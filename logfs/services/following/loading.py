@@ -73,7 +73,7 @@ def _follow_own(
     )
     transactions = Transactions(state.disk, state.producer_expiration_ms, state.producers)
     log = FollowedLog(state, following, positions, rebuild.tail, transactions)
-    log.begin(rebuild, logs, loading.now_ms)
+    log.begin(rebuild, loading.now_ms)
     if not loading.is_live:
         log.end_as_loaded(before)
     return log
@@ -123,7 +123,7 @@ class _Beginning:
             last_modified_ms=following.disk.stat(tail.segment.name).mtime_ms,
         )
         log = FollowedLog(state, following, positions, tail, Transactions(following.disk))
-        log.begin(rebuild, self._logs, self._loading.now_ms)
+        log.begin(rebuild, self._loading.now_ms)
         return log
 
     def _open_positions(self) -> FollowedPositions:
@@ -227,5 +227,5 @@ def follow_partial(
         last_modified_ms=log.last_modified_ms,
     )
     part = FollowedLog(state, following, positions, rebuild.tail, Transactions(disk), base_offset)
-    part.begin(rebuild, list_logs(disk, directory, now_ms).starting(base_offset).logs, now_ms)
+    part.begin(rebuild, now_ms)
     return part

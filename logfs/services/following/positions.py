@@ -326,6 +326,7 @@ class CachedPositions(FollowedPositions):
 
     def _begin(self, segment: Segment, data: bytes) -> None:
         self._close_text()
+        self._rewritten.discard(segment.base_offset)  # what was rewritten is appended to again
         self._file = self._disk.open(self._text_name(segment), write=True, create=True)
         self._file.truncate(0)
         self._file.pwrite(data, 0)
@@ -400,7 +401,7 @@ class CachedPositions(FollowedPositions):
             for end in ends:
                 self.shown = self.shown.at_least(end)
         for entry in state.entries.values():
-            if entry.has_gaps:
+            if entry.state is SegmentState.SEALED:
                 name = self._name_of(entry.base_offset, entry.size_bytes)
                 if self._disk.exists(name):
                     self._rewritten.add(entry.base_offset)

@@ -99,10 +99,11 @@ class ViewRebuild:
 
     def cut_tail(self) -> None:
         """The segment that is appended to was cut."""
-        tail = self.tail
-        files = tail.files
-        entries = files.offset_entries(), files.time_entries(), files.text_entries()
-        self.restart(tail.segment, entries, tail.find_cut())
+        self.restart(self.tail.segment, self.tail.files.all_entries(), self.tail.find_cut())
+
+    def skip_offsets(self, boundary: Boundary) -> None:
+        """The log goes on with another offset than that at which it was cut."""
+        self.restart(self.tail.segment, self.tail.files.all_entries(), boundary, is_loss=False)
 
     def resume(
         self, segment: Segment, entries: Views, boundary: Boundary, max_timestamp: int
@@ -116,7 +117,9 @@ class ViewRebuild:
     def resume_checkpoint(self, segment: Segment, entries: Views, note: TailCheckpoint) -> None:
         """Go on where a note says, or from where the log is not what it was."""
         boundary = Boundary(note.file_end, note.next_offset, note.lengths)
-        tail = self._open_tail(segment, entries_before(entries, segment, boundary))
+        offset, time, _ = entries_before(entries, segment, boundary)
+        # The note says how many text entries belong to it: a gap at the end is the last of them.
+        tail = self._open_tail(segment, (offset, time, bytes(entries[2])))
         if not tail.resume(note):
             self.present = None
             found = find_boundary(tail.log, segment, entries[2], note.file_end, tail.leader_epoch)

@@ -24,12 +24,13 @@ from logfs.log.segments.batches import BatchFeed, measure_batches
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.records._indexing import IndexBuilder
-from logfs.records._reading import find_offset, header_ok, measure
+from logfs.records._reading import find_offset, has_right_checksum, header_ok, measure
 from logfs.records.compression import decompress
 from logfs.records.layout import (
     HEADER_BYTES,
     LENGTH_AT,
     base_offset_of,
+    is_message,
     leader_epoch_of,
     next_offset_of,
     size_of,
@@ -177,6 +178,26 @@ class Tail:
         position = walk_on(self.log, self._marks[-1].end, end, epoch)
         return boundary_at(self.log, text, self.segment, position)
 
+    def find_skip(self) -> Boundary | None:
+        """Find the end of a cut log whose next batch has skipped offsets; None if none has.
+
+        A compacted log may go on with any offset. The gap after a cut has to name it.
+        """
+        entries, end = self.files.text_entries(), self.builder.file_position
+        count = len(entries) // textindex.TEXT_INDEX.entry_bytes
+        if count < 2:
+            return None
+        gap = textindex.decode_text_entry(entries, count - 1)
+        head = self.log.pread(HEADER_BYTES, end) if gap.file_position == end else b""
+        if not header_ok(head, 0, self.log.size() - end) or is_message(head):
+            return None
+        offset, size = base_offset_of(head), size_of(head)
+        if offset <= self.segment.base_offset + gap.relative_offset:
+            return None
+        if not has_right_checksum(self.log.pread(size, end), 0, size):
+            return None
+        return Boundary(end, offset, textindex.decode_text_entry(entries, count - 2).lengths)
+
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of the last batch; -1 if it is not known or has none."""
@@ -266,7 +287,7 @@ def boundary_at(log: File, entries: Entries, segment: Segment, position: int) ->
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
     data = log.pread(position - last.file_position, last.file_position)
     before = segment.base_offset + last.relative_offset if last.relative_offset else 0
-    behind, _ = measure_batches(data, before)
+    behind, _ = measure_batches(data, 0)  # an entry may name a record inside the first batch
     in_front = measure(data, 0, len(data), before, decompress)
     offset, at = segment.base_offset + last.relative_offset, 0
     while at + HEADER_BYTES <= len(data):
