@@ -1,6 +1,7 @@
 """What a broker does to its files, and what readers of a followed log see of it."""
 
 import errno
+import itertools
 from itertools import pairwise
 
 import pytest
@@ -326,3 +327,23 @@ def test_checkpoints_say_where_the_log_starts_and_how_far_it_is_replicated(
     assert snapshot.watermark is not None
     assert (snapshot.watermark.offset, snapshot.watermark.positions.text) == (14, where[b"00014"])
     assert lines_of(follower.log) == numbered(5, 24)
+
+
+@pytest.mark.parametrize("turn", range(1, 7))
+def test_batches_that_arrive_while_it_looks_are_no_damage(broker: FakeBroker, turn: int) -> None:
+    fill(broker, 12)
+    follower = Follower(broker.disk)
+    fill(broker, 12)
+    turns = itertools.count()
+
+    def arrive(operation: str, name: str, _size: int) -> None:
+        if operation in {"size", "stat"} and name == broker.path(0) and next(turns) == turn:
+            fill(broker, 12)
+
+    broker.disk.before = arrive
+    for _ in range(4):
+        follower.look()
+    broker.disk.before = None
+    assert next(turns) > turn
+    assert lines_of(follower.log) == broker.values()
+    assert not follower.log.losses

@@ -259,13 +259,16 @@ class FollowedLog(WatchedLog):
         It stays, and is a loss, or the log ends before it. If not even its bytes can be read, this
         is the rest of the segment, up to ``following``, the next one. At the end of a log that
         another process writes it may be on its way.
+
+        Returns:
+            Whether there is more to read in this segment.
         """
         tail, name = self._tail, self._tail.segment.name
         position, size = int(tail.builder.file_position), tail.log.size()
         place = tail.segment.base_offset, position, size
-        if position >= size:
+        if tail.problem is None or position >= size:
             self._ends_here = False
-            return False
+            return position < size  # what was appended after the last read
         if self._decided == place:
             return False
         self._decided, self._ends_here = place, False
