@@ -30,6 +30,7 @@ _HINTS = {
     errno.EACCES: "run it as the owner, or as root",
     errno.EBADF: "it is closed",
     errno.ENOSPC: "make room, then try again",
+    errno.EMFILE: "raise the limit: ulimit -n, LimitNOFILE= of a service",
 }
 
 

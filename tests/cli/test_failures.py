@@ -38,6 +38,10 @@ from tests.cli.conftest import Call, command, environment, fill, run
             OSError(errno.ENOSPC, "No space left on device", "/x"),
             "/x: No space left on device; make room, then try again",
         ),
+        (
+            OSError(errno.EMFILE, "Too many open files", "/x"),
+            "/x: Too many open files; raise the limit: ulimit -n, LimitNOFILE= of a service",
+        ),
         (failures.AboutError("/d/a", NoSuchTopicError("no topic a")), "/d/a: no topic a"),
         (failures.AboutError("/d/a", NoSuchTopicError("/d/a: gone")), "/d/a: gone"),
         (

@@ -61,6 +61,22 @@ def test_what_is_known_is_not_read_again(broker: FakeBroker) -> None:
     assert lines_of(follower.log) == broker.values()
 
 
+def test_a_cache_keeps_no_file_open_between_two_looks(broker: FakeBroker) -> None:
+    cache = FakeDisk()
+    follower = Follower(broker.disk, cache)
+    for _ in range(3):
+        fill(broker, 30)
+        follower.look()
+        assert not cache.opens
+        broker.roll()
+        follower.settle()
+        assert not cache.opens
+    where = placed(follower.log)
+    follower.kill()
+    assert placed(follower.log) == where
+    assert not follower.log.losses
+
+
 @pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
 def test_compacted_segments_keep_their_gaps(broker: FakeBroker, restart: Restart) -> None:
     fill(broker, 30, segments=4)

@@ -158,6 +158,8 @@ class FollowedLog(WatchedLog):
         if self.snapshot is not old or self._named != self._points:
             self._place_points()
         self.is_caught_up |= not has_more
+        if not has_more:
+            self._positions.let_go()
         return has_more
 
     def _count_bytes(self, listing: Listing) -> int:

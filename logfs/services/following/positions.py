@@ -114,6 +114,9 @@ class FollowedPositions:
     def cover(self, active: Segment, ends: Positions) -> None:
         """Make sure that positions up to ``ends`` may be shown."""
 
+    def let_go(self) -> None:
+        """Close files until they are needed again: each partition has some, and few are written."""
+
     def close(self, active: Segment, note: TailCheckpoint | None) -> None:
         """The mount ends."""
 
@@ -170,6 +173,7 @@ class CachedPositions(FollowedPositions):
         self._directory = directory
         self._host = host
         self._file: File | None = None
+        self._text = ""  # the name of the file, if a segment is followed
         self._file_end = 0
         self._note_file: File | None = None
         self._reservation = PositionReservation(table, cache_mark(host, disk), Positions())
@@ -310,7 +314,11 @@ class CachedPositions(FollowedPositions):
         """The mount ends."""
         if note is not None and not self._is_new:
             self._try(lambda: self._close(active, note))
-        self._close_text()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close files until they are needed again: each partition has some, and few are written."""
+        self._file = self._note_file = None
         self.table.close()
 
     def _try(self, call: Callable[[], None]) -> None:
@@ -327,26 +335,28 @@ class CachedPositions(FollowedPositions):
     def _begin(self, segment: Segment, data: bytes) -> None:
         self._close_text()
         self._rewritten.discard(segment.base_offset)  # what was rewritten is appended to again
-        self._file = self._disk.open(self._text_name(segment), write=True, create=True)
+        self._text = self._text_name(segment)
+        self._file = self._disk.open(self._text, write=True, create=True)
         self._file.truncate(0)
         self._file.pwrite(data, 0)
         self._file_end = len(data)
 
     def _go_on(self, segment: Segment, count: int) -> None:
         self._close_text()
-        self._file = self._disk.open(self._text_name(segment), write=True)
+        self._text = self._text_name(segment)
+        self._file = self._disk.open(self._text, write=True)
         self._file_end = TEXT_INDEX.header_bytes + count * TEXT_INDEX.entry_bytes
         self._file.truncate(self._file_end)
 
     def _grow(self, entries: bytes, note: TailCheckpoint) -> None:
-        if entries and self._file is not None:
-            self._file.pwrite(entries, self._file_end)
+        if entries and self._text:
+            self._open_text().pwrite(entries, self._file_end)
             self._file_end += len(entries)
         self._put_note(note)
 
     def _seal(self, segment: Segment, entries: Entries) -> None:
-        if self._file is not None:
-            self._file.sync()
+        if self._text:
+            self._open_text().sync()
             self._close_text()
         identity = identify(self._followed, segment, entries)
         self.table.put(segment.entry(SegmentState.SEALED)._replace(boot=identity))
@@ -378,7 +388,7 @@ class CachedPositions(FollowedPositions):
 
     def _close(self, active: Segment, note: TailCheckpoint) -> None:
         self._put_note(note)
-        for file in (self._note_file, self._file):
+        for file in (self._note_file, self._open_text() if self._text else None):
             if file is not None:
                 file.sync()
         entry = active.entry(SegmentState.CLOSED)
@@ -422,7 +432,10 @@ class CachedPositions(FollowedPositions):
             )
         self._note_file.pwrite(encode_checkpoint(note), 0)
 
+    def _open_text(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self._text, write=True)
+        return self._file
+
     def _close_text(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file, self._text = None, ""
