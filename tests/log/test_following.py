@@ -3,6 +3,7 @@
 import errno
 import itertools
 from itertools import pairwise
+from uuid import UUID
 
 import pytest
 
@@ -347,3 +348,20 @@ def test_batches_that_arrive_while_it_looks_are_no_damage(broker: FakeBroker, tu
     assert next(turns) > turn
     assert lines_of(follower.log) == broker.values()
     assert not follower.log.losses
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_a_look_lists_the_directory_as_often_for_many_deleted_topics_as_for_one(count: int) -> None:
+    disk = FakeDisk()
+    brokers = [FakeBroker(disk, f"t{number}", UUID(int=number + 1)) for number in range(20)]
+    for broker in brokers:
+        broker.append(b"a")
+    follower = Follower(disk)
+    for broker in brokers[:count]:
+        broker.delete_topic()
+    seen = []
+    disk.before = lambda operation, name, _size: seen.append((operation, name))
+    follower.store.look_around(follower.now_ms)
+    disk.before = None
+    assert len(follower.store.topics()) == 20 - count
+    assert seen.count(("list", "")) <= 4

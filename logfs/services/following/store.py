@@ -6,7 +6,7 @@ them; the checkpoint files in its root say where each log starts and how far it 
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakMethod
@@ -167,7 +167,7 @@ class FollowedStore(Catalog[AnyLog]):
         with self._changes:
             inode = self._directories.get(topic_partition)
             if inode is not None:
-                self._begin(self._first_look(now_ms), topic_partition, inode)
+                self._begin(self._first_look(now_ms), {topic_partition: inode})
 
     def forget_others(self) -> None:
         """Remove what the cache keeps of partitions that are gone: their ids never come again."""
@@ -186,8 +186,9 @@ class FollowedStore(Catalog[AnyLog]):
 
     def _find_partitions(self, now_ms: int) -> None:
         present: dict[TopicPartition, int] = {}
+        inodes = self.disk.inodes("")
         links = dict.fromkeys((name for name, _ in self.disk.contents("").irregular), _NO_INODE)
-        for name, inode in (self.disk.inodes("") | links).items():
+        for name, inode in (inodes | links).items():
             parsed = names.parse_partition_directory(name)
             if parsed is None or parsed.state is not DirectoryState.NONE:
                 continue
@@ -195,17 +196,30 @@ class FollowedStore(Catalog[AnyLog]):
             if name != names.CLUSTER_METADATA_DIRECTORY and self._is_wanted(topic_partition):
                 present[topic_partition] = inode
         with self._changes:
-            for topic_partition, inode in list(self._directories.items()):
-                if present.get(topic_partition) != inode:
-                    self._forget(topic_partition)
-            loading = self._first_look(now_ms)
+            gone = [one for one, inode in self._directories.items() if present.get(one) != inode]
+            self._forget(gone, {inode: name for name, inode in inodes.items()})
             new = sorted(one for one in present if one not in self._directories)
             if self._bucket is not None:
                 self._bucket.fetch(one.directory for one in new)
-            for topic_partition in new:
-                self._begin(loading, topic_partition, present[topic_partition])
+            self._begin(self._first_look(now_ms), {one: present[one] for one in new})
 
-    def _begin(self, loading: LoadContext, topic_partition: TopicPartition, inode: int) -> None:
+    def _begin(self, loading: LoadContext, directories: Mapping[TopicPartition, int]) -> None:
+        """Begin to follow partitions, and show them all at once."""
+        topics = dict(self._topics)
+        for topic_partition, inode in directories.items():
+            log = self._load(loading, topic_partition, inode)
+            topic, number = topic_partition
+            if log is not None:
+                if topics.get(topic) is self._topics.get(topic):
+                    topics[topic] = dict(topics.get(topic, {}))
+                topics[topic][number] = log
+        # Replaced as a whole: the event loop looks at it meanwhile.
+        self._topics = topics
+
+    def _load(
+        self, loading: LoadContext, topic_partition: TopicPartition, inode: int
+    ) -> "AnyLog | None":
+        """Return the log of a partition; None if it is just being made."""
         followed: WatchedLog | None = None
         log: AnyLog
         try:
@@ -217,10 +231,9 @@ class FollowedStore(Catalog[AnyLog]):
                 followed = follow_partition(self._following, loading, topic_partition)
             log = followed or load_partition(loading, topic_partition)
         except (NotThereYetError, FileNotFoundError):
-            return
+            return None
         except (LogfsError, OSError) as error:
             log = offline_partition(loading, topic_partition, error)
-        topic, number = topic_partition
         self._directories[topic_partition] = inode
         self._unfollowed.pop(topic_partition, None)
         if followed is not None:
@@ -229,8 +242,7 @@ class FollowedStore(Catalog[AnyLog]):
             with contextlib.suppress(OSError):  # it is a link: it has to be another name first
                 mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
                 self._unfollowed[topic_partition] = mtime_ms
-        # Replaced as a whole: the event loop looks at it meanwhile.
-        self._topics = self._topics | {topic: self._topics.get(topic, {}) | {number: log}}
+        return log
 
     def _try_again(self, now_ms: int) -> None:
         """Load again what could not be followed, once its directory has changed."""
@@ -242,7 +254,7 @@ class FollowedStore(Catalog[AnyLog]):
             if is_changed:
                 with self._changes:
                     inode = self._directories[topic_partition]
-                    self._begin(self._first_look(now_ms), topic_partition, inode)
+                    self._begin(self._first_look(now_ms), {topic_partition: inode})
 
     def _first_look(self, now_ms: int) -> LoadContext:
         """Return what is known before a partition is loaded.
@@ -257,24 +269,32 @@ class FollowedStore(Catalog[AnyLog]):
         is_clean, note = last_stop(self.disk, self._host.boot_id, found)
         return replace(self._load_context(now_ms, is_clean=is_clean), unflushed=note)
 
-    def _forget(self, topic_partition: TopicPartition) -> None:
-        """A partition was deleted, or its name belongs to another one by now."""
-        topic, number = topic_partition
-        inode = self._directories.pop(topic_partition)
-        self._unfollowed.pop(topic_partition, None)
-        log = self._topics[topic][number]
-        left = {n: other for n, other in self._topics[topic].items() if n != number}
-        rest = {name: logs for name, logs in self._topics.items() if name != topic}
-        self._topics = rest | ({topic: left} if left else {})
-        renamed = [name for name, other in self.disk.inodes("").items() if other == inode]
-        followed = self._followed.pop(topic_partition, None)
-        if followed is not None:
-            for part in self.parts.all():
+    def _forget(self, gone: Sequence[TopicPartition], renamed: Mapping[int, str]) -> None:
+        """Partitions were deleted, or their names belong to other ones by now.
+
+        Args:
+            renamed: The names in the directory, by inode.
+        """
+        parts = self.parts.all() if gone else ()
+        for topic_partition in gone:
+            topic, number = topic_partition
+            name = renamed.get(self._directories.pop(topic_partition), topic_partition.directory)
+            self._unfollowed.pop(topic_partition, None)
+            log, followed = self._topics[topic][number], self._followed.pop(topic_partition, None)
+            if followed is None:
+                log.state.is_deleted = True
+                continue
+            for part in parts:
                 if part.directory == log.directory:
-                    part.forsake(renamed[0] if renamed else log.directory)
-            followed.forsake(renamed[0] if renamed else log.directory)
-        else:
-            log.state.is_deleted = True
+                    part.forsake(name)
+            followed.forsake(name)
+        topics, away = dict(self._topics), set(gone)
+        for topic in {one.topic for one in gone}:
+            logs = topics.pop(topic)
+            left = {n: log for n, log in logs.items() if TopicPartition(topic, n) not in away}
+            if left:
+                topics[topic] = left
+        self._topics = topics
 
 
 AnyStore: TypeAlias = "LogStore | FollowedStore"
