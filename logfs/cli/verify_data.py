@@ -74,7 +74,7 @@ class _Runner:
     def _size_of(self, task: SegmentTask) -> int:
         try:
             return self._disk.stat(task.name(FileKind.LOG)).size
-        except FileNotFoundError:
+        except OSError:  # gone, or a finding of the check
             return 0
 
     def _advance(self, size: int, total: int) -> None:

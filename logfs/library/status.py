@@ -202,7 +202,7 @@ def _from_files(
     disk: Disk, wanted: Sequence[TopicPartition], since_ms: int
 ) -> Iterator[TopicOverview]:
     """Load the partitions that have a segment table; others would have to be scanned."""
-    ours = [tp for tp in wanted if disk.exists(f"{tp.directory}/{names.SEGMENT_TABLE}")]
+    ours = [tp for tp in wanted if _has_table(disk, tp)]
     store = open_for_reading(disk, ours)
     now_ms = system_clock().now_ms()
     for topic, numbers in _by_topic(wanted).items():
@@ -214,18 +214,24 @@ def _from_files(
         yield told._replace(partition_count=len(numbers), partitions=rows)
 
 
+def _has_table(disk: Disk, topic_partition: TopicPartition) -> bool:
+    try:
+        return disk.exists(f"{topic_partition.directory}/{names.SEGMENT_TABLE}")
+    except OSError:
+        return True  # loading it says what the disk cannot read
+
+
 def _from_names(disk: Disk, topic_partition: TopicPartition) -> PartitionOverview:
     """Return what the names and sizes of the files of a partition show."""
     directory, size, bases = topic_partition.directory, 0, list[int]()
     try:
-        listed = disk.list(directory)
-    except OSError as error:  # a symbolic link
+        for name, _ in disk.list(directory):
+            parsed = names.parse_segment_file(name)
+            if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix:
+                size += disk.stat(f"{directory}/{name}").size
+                bases.append(parsed.base_offset)
+    except OSError as error:  # a symbolic link, or what the disk cannot read
         return PartitionOverview(*topic_partition, offline=str(error), is_unreadable=True)
-    for name, _ in listed:
-        parsed = names.parse_segment_file(name)
-        if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix:
-            size += disk.stat(f"{directory}/{name}").size
-            bases.append(parsed.base_offset)
     return PartitionOverview(
         *topic_partition,
         segments=len(bases),

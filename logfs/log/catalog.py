@@ -113,8 +113,17 @@ class Catalog(Generic[LogT]):
         """Return the configuration of a topic; NoSuchTopicError if there is none."""
         return self._representative(name).config
 
-    def has_config(self, name: str) -> bool:
-        """Whether a topic has a configuration of its own; one that a broker made has none."""
+    def has_config(self, name: str) -> bool | None:
+        """Whether a topic has a configuration of its own; one that a broker made has none.
+
+        None: the disk cannot tell now.
+        """
+        try:
+            return self._config_exists(name)
+        except OSError:
+            return None
+
+    def _config_exists(self, name: str) -> bool:
         log = self._representative(name)
         return self.disk.exists(f"{log.directory}/{names.TOPIC_CONFIG}")
 

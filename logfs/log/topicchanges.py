@@ -288,7 +288,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         """
         self._check_writable(name)
         with self._changes:
-            has_config = self.has_config(name)
+            has_config = self._config_exists(name)
             if not (has_config or _POLICY_KEYS & changes.keys()):
                 changes = {"cleanup.policy": "", **changes}
             config = self.topic_config(name).with_changes(changes)

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from logfs.services.retention.trimming import trim
-from tests.fs.world import APPEND, World, until
+from tests.fs.world import APPEND, START_MS, World, until
 
 
 @pytest.fixture
@@ -160,4 +160,34 @@ async def test_nothing_is_kept_up_on_a_read_only_mount(autojump_clock: MockClock
         await trio.sleep(1000)
         await wait_all_tasks_blocked()
         assert dict(world.disk.counts) == before
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.allow_log(
+    "[Errno 5]", "cannot read whether it has", "a batch that exceeds a segment is refused"
+)
+@pytest.mark.parametrize("operation", ["open", "list", "stat", "pread", "rename", "remove", "sync"])
+async def test_what_the_disk_cannot_do_for_one_topic_ends_no_task_of_the_others(
+    operation: str, autojump_clock: MockClock
+) -> None:
+    world = World(options="log.retention.check.interval.ms=30000,log.cleaner.backoff.ms=1000")
+    for name in ("bad", "compacted", "good"):
+        policy = "compact" if name == "compacted" else "delete"
+        settings = {"internal.segment.bytes": "100", "retention.bytes": "0"}
+        settings |= {"cleanup.policy": policy, "min.cleanable.dirty.ratio": "0"}
+        world.store.create_topic(name, 1, settings, START_MS)
+        suffix = ".tsv" if name == "compacted" else ""
+        await world.append(f"{name}/0{suffix}", b"k\tv\n")
+    compacted, good = (world.store.partition(name, 0) for name in ("compacted", "good"))
+    world.disk.fail(operation, "bad-0*")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(world.operations.tasks.run)
+        await trio.sleep(120)
+        for _ in range(3):
+            await world.append("good/0", b"one\n")
+            for _ in range(9):
+                await world.append("compacted/0.tsv", b"k\tv\n")
+            await trio.sleep(60)
+        await until(lambda: good.log_start_offset == good.log_end_offset)
+        await until(lambda: compacted.counters.compactions > 0)
         nursery.cancel_scope.cancel()

@@ -290,6 +290,19 @@ def test_a_topic_without_configuration_is_served_with_the_defaults() -> None:
     assert bench.store.has_config("t")
 
 
+def test_a_configuration_that_the_disk_cannot_tell_of_is_not_replaced() -> None:
+    bench = Bench()
+    config = f"{DIRECTORY}/{names.TOPIC_CONFIG}"
+    before = bench.disk.read(config)
+    bench.disk.fail("stat", f"{DIRECTORY}/*")
+    assert bench.store.has_config("t") is None
+    with pytest.raises(OSError, match="Input/output error"):
+        bench.store.alter_topic("t", {"flush.ms": "5"})
+    bench.disk.heal()
+    assert bench.disk.read(config) == before
+    assert bench.store.has_config("t")
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_first_configuration_of_a_topic_never_deletes_by_the_defaults(fails: bool) -> None:
     """Between any two operations on the disk, retention may look at the topic."""

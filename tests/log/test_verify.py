@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
-from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from logfs.log.names import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, RECOVERY_POINT_CHECKPOINT
 from logfs.records.record import Record
 from logfs.services.compaction.rounds import clean
 from logfs.services.verifying.findings import Level
 from logfs.services.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.services.verifying.verify import MAX_ROUNDS, verify
+from logfs.types import TopicPartition
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
 from tests.log.compaction import CompactedLog, dirty_range_of, tools
 from tests.log.legacy import foreign
-from tests.log.support import DIRECTORY, Bench, batches_in
+from tests.log.support import DIRECTORY, Bench, batches_in, contents
 from tests.log.verifying import DAMAGES, SMALL, check, compacted, flip, killed, places, plain
 from tests.records.messages import message
 
@@ -80,6 +81,43 @@ def test_bytes_that_the_disk_cannot_read_are_a_finding(kind: str) -> None:
     bench.disk.fail_next("pread", f"*/{name}", errno.EACCES)
     with pytest.raises(PermissionError):
         check(bench.disk)
+
+
+@pytest.mark.allow_log("for a test")
+@pytest.mark.parametrize("operation", ["open", "pread"])
+def test_each_file_that_the_disk_cannot_read_is_a_finding_beside_the_others(operation: str) -> None:
+    bench = plain()
+    bench.store = bench.open()
+    bench.store.create_topic("other", 1, {}, START_MS)
+    bench.log.add_loss("line", "x.cut", 0, 5, "for a test", START_MS)
+    bench.store.attributes.set("t", 0, mode=0o640)
+    bench.store.close(START_MS)
+    other = TopicPartition("other", 0).directory
+    bench.disk.replace(f"{other}/{LEADER_EPOCH_CHECKPOINT}", b"damaged")
+    [damage] = check(bench.disk).damages
+    asked = {name for name in contents(bench.disk) if not name.startswith(other)}
+    assert len(asked) > 30
+    for name in asked - {LOCK_FILE}:
+        bench.disk.fail(operation, name)
+        found = check(bench.disk).damages
+        bench.disk.heal()
+        assert {finding.file for finding in found} == {name, damage.file}, name
+        assert any("it cannot be read: Input/output error" in f.problem for f in found), name
+
+
+@pytest.mark.parametrize("operation", ["list", "stat", "open", "pread"])
+def test_a_directory_that_the_disk_cannot_read_is_a_finding_beside_the_others(
+    operation: str,
+) -> None:
+    bench = plain()
+    bench.store = bench.open()
+    bench.store.create_topic("other", 1, {}, START_MS)
+    bench.store.close(START_MS)
+    bench.disk.replace(f"other-0/{LEADER_EPOCH_CHECKPOINT}", b"damaged")
+    bench.disk.fail(operation, f"{DIRECTORY}*")
+    found = check(bench.disk).damages
+    assert any(finding.file.startswith(DIRECTORY) for finding in found)
+    assert any(finding.file.startswith("other-0") for finding in found)
 
 
 def test_a_torn_end_is_one_finding_that_says_what_the_next_start_does() -> None:

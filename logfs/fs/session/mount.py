@@ -574,9 +574,16 @@ def _note_daemon(store: AnyStore, point: str) -> None:
 
 async def _keep_daemon_noted(store: AnyStore, point: str) -> None:
     """Write the note again until it exists."""
-    while not (store.read_only or store.disk.exists(names.DAEMON)):
+    while not (store.read_only or _is_noted(store)):
         await trio.sleep(_NOTE_AGAIN_S)
         await trio.to_thread.run_sync(_note_daemon, store, point)
+
+
+def _is_noted(store: AnyStore) -> bool:
+    try:
+        return store.disk.exists(names.DAEMON)
+    except OSError:
+        return False  # the next attempt to write it says why
 
 
 def _forget_daemon(store: AnyStore) -> None:

@@ -45,6 +45,13 @@ logger = logging.getLogger(__name__)
 
 LIMITS_TICK_S = 5.0
 """How often the limits of the directory are checked."""
+_KEPT = {
+    False: "topic {} has no configuration of its own, as a broker leaves it: nothing is ever "
+    "deleted from it until 'logfs topic alter' has set its policy",
+    None: "topic {}: the disk cannot read whether it has a configuration: nothing is deleted from "
+    "it until that is known",
+}
+"""Why retention keeps a topic, by whether it has a configuration."""
 
 
 class Retention:
@@ -149,12 +156,9 @@ class Retention:
         """Look once at every partition; returns what was deleted."""
         done = []
         for topic in self._store.topics():
-            if not await trio.to_thread.run_sync(self._is_ours, topic):
-                self._warn_once(
-                    ("config", topic),
-                    f"topic {topic} has no configuration of its own, as a broker leaves it: nothing"
-                    " is ever deleted from it until 'logfs topic alter' has set its policy",
-                )
+            is_ours = await trio.to_thread.run_sync(self._is_ours, topic)
+            if not is_ours:
+                self._warn_once(("config", topic, is_ours), _KEPT[is_ours].format(topic))
                 continue
             for partition in self._partitions(topic):
                 deletion = await self._look_at(partition)
@@ -196,7 +200,7 @@ class Retention:
         except (NoSuchTopicError, NoSuchPartitionError):
             return []  # deleted meanwhile
 
-    def _is_ours(self, topic: str) -> bool:
+    def _is_ours(self, topic: str) -> bool | None:
         try:
             return self._store.has_config(topic)
         except NoSuchTopicError:

@@ -39,10 +39,12 @@ from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Run = Callable[[Callable[[], None]], Awaitable[None]]
+Run = Callable[[], Awaitable[None]]
 
 FLUSH_TICK_S = 1.0
 REMOVE_TICK_S = 2.0
+AGAIN_S = 60.0
+"""How long a task that has failed rests."""
 
 
 class BackgroundTasks:
@@ -105,11 +107,19 @@ class BackgroundTasks:
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
             expiry_s = self._store.config.offsets_retention_check_interval_ms / 1000
             nursery.start_soon(self._every, expiry_s, self._expire_positions)
-            nursery.start_soon(self.retention.run)
-            nursery.start_soon(self.retention.run_limits)
-            nursery.start_soon(self.compaction.run)
-            nursery.start_soon(self._packing.run)
-            nursery.start_soon(self.tiering.run)
+            for run in (
+                self.retention.run,
+                self.retention.run_limits,
+                self.compaction.run,
+                self._packing.run,
+                self.tiering.run,
+            ):
+                nursery.start_soon(self._keep_running, run)
+
+    async def _keep_running(self, run: Run) -> None:
+        """Run a task, and again after a failure, which would end the mount otherwise."""
+        while not await self._attempt(run):  # noqa: ASYNC110 - a pause after a failure
+            await trio.sleep(AGAIN_S)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:
@@ -148,7 +158,7 @@ class BackgroundTasks:
             yield log, partition
 
     async def _do(self, partition: MountedPartition, call: Callable[[], None]) -> None:
-        is_done = await self._attempt(partition.executor.sync, call)
+        is_done = await self._attempt(partial(partition.executor.sync, call))
         self._busy.discard(partition)
         if is_done and partition.log.maintenance_due:
             self.want_maintenance(partition)
@@ -157,12 +167,12 @@ class BackgroundTasks:
         while True:
             await trio.sleep(seconds)
             async with self._changes:
-                await self._attempt(trio.to_thread.run_sync, call)
+                await self._attempt(partial(trio.to_thread.run_sync, call))
 
-    async def _attempt(self, run: Run, call: Callable[[], None]) -> bool:
+    async def _attempt(self, run: Run) -> bool:
         """Run a call; an error is logged, and ends neither the task nor the mount."""
         try:
-            await run(call)
+            await run()
         except (LogfsError, OSError) as error:
             # The log has taken the partition offline where it must; appends and fsyncs report that.
             logger.warning("%s", error)

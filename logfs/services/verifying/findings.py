@@ -1,7 +1,10 @@
 """The findings of a check, each printed as one line."""
 
+import errno
 from enum import StrEnum
 from typing import NamedTuple
+
+from logfs.disk.vfs import REFUSED
 
 
 class Level(StrEnum):
@@ -52,3 +55,23 @@ class Finding(NamedTuple):
 def note(file: str, what: str, remedy: str) -> Finding:
     """Return a finding that is not damage."""
     return Finding(file, None, what, "", remedy, Level.NOTE)
+
+
+def refused(file: str, error: OSError, remedy: str, position: int | None = None) -> Finding:
+    """Return the finding for a file that cannot be read; raises an error that is of no file.
+
+    Args:
+        file: The file.
+        error: From the disk.
+        remedy: For a file that is not regular, or too large. What the medium cannot read (EIO) has
+            its own.
+        position: Where, if it is known.
+    """
+    if error.errno == errno.EIO:
+        return Finding(file, position, f"it cannot be read: {error.strerror}", "", _FAILING)
+    if error.errno not in REFUSED:
+        raise error
+    return Finding(file, None, str(error.strerror), "", remedy)
+
+
+_FAILING = "the disk is failing: save what can be read, and restore the rest from a backup"

@@ -7,7 +7,7 @@ findings are kept for segments that have not changed.
 
 from itertools import pairwise
 
-from logfs.disk.vfs import REFUSED, Disk
+from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log.listing import list_partition
 from logfs.log.names import (
@@ -18,13 +18,14 @@ from logfs.log.names import (
 )
 from logfs.log.remote.directory import tiered_sizes
 from logfs.log.segments.table import SegmentState
-from logfs.services.verifying.findings import Finding
+from logfs.services.verifying.findings import Finding, refused
 from logfs.services.verifying.segments import SegmentReport, SegmentTask
 from logfs.services.verifying.smallfiles import (
     RootState,
     SmallFiles,
     find_irregular,
     find_leftovers,
+    find_unreadable,
 )
 from logfs.services.verifying.tables import SEALED, TableContents, compare, read_table
 from logfs.types import MAX_OFFSET, TopicPartition
@@ -51,6 +52,7 @@ class PartitionCheck:
 
     def tasks(self, root: RootState) -> list[SegmentTask]:
         """List the directory; returns the segments to check."""
+        self._refused = None
         try:
             found = self._segments(root)
         except FileNotFoundError:
@@ -86,16 +88,15 @@ class PartitionCheck:
             self.has_changed = True
             return []
         except OSError as error:
-            return [self._refusal(error)]
+            of_segments = [f for base in sorted(self.reports) for f in self.reports[base].findings]
+            return [*of_segments, self._refusal(error)]
 
     def _refusal(self, error: OSError) -> Finding:
-        """Return the finding for a file that the disk refuses; raise an error of the disk."""
-        if error.errno not in REFUSED:
-            raise error
+        """Return the finding for a file that cannot be read."""
         _, below, name = str(error.filename).rpartition(f"{self._directory}/")
         file = f"{self._directory}/{name}" if below else self._directory
         remedy = "move it away and restore it from a backup"
-        return Finding(file, None, str(error.strerror), "", remedy)
+        return refused(file, error, remedy)
 
     def _segments(self, root: RootState) -> list[SegmentTask]:
         kinds = list_partition(self._disk, self._directory).kinds()
@@ -198,6 +199,7 @@ class PartitionCheck:
         if reports and not root.is_live:
             findings += root.outside(self.topic_partition, end_offset)
         findings += find_irregular(self._disk, self._directory)
+        findings += find_unreadable(self._disk, self._directory, listed)
         if not root.is_live:
             findings += find_leftovers(self._directory, listed, bases | tiered)
         return findings

@@ -4,6 +4,7 @@
 thread, process or machine with access to the files.
 """
 
+import contextlib
 import errno
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.records.layout import NO_LEADER_EPOCH, leader_epoch_of
-from logfs.services.verifying.findings import Finding
+from logfs.services.verifying.findings import Finding, refused
 from logfs.services.verifying.indexes import (
     LOST,
     REBUILD,
@@ -33,6 +34,7 @@ Progress = Callable[[int], object]
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
 READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
 SPLIT = "reads find them without; a mount that may write splits the segment"
+_PIECE_BYTES = 4096
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
 
@@ -126,15 +128,30 @@ def _unreadable(
 ) -> SegmentReport:
     """Return the report for a segment with a file that the disk cannot read: nothing else."""
     file = f"{task.directory}/{str(error.filename or '').rpartition('/')[2]}"
-    is_log = walk is not None and file == task.name(FileKind.LOG)
-    position = walk.builder.file_position if walk is not None and is_log else None
-    problem = f"it cannot be read: {error.strerror}"
-    remedy = "the disk is failing: save what can be read, and restore the rest from a backup"
-    finding = Finding(file, position, problem, "", remedy)
-    found = disk.stat(task.name(FileKind.LOG))
-    return SegmentReport(
-        task.base_offset, found.inode, size_bytes=found.size, unreadable=1, findings=[finding]
-    )
+    log = task.name(FileKind.LOG)
+    position, size, inode = None, 0, 0
+    with contextlib.suppress(OSError):
+        found = disk.stat(log)
+        size, inode = found.size, found.inode
+        if walk is not None and file == log:
+            position = walk.builder.file_position
+            position = _first_unreadable(disk, log, position)
+    finding = refused(file, error, "", position)
+    return SegmentReport(task.base_offset, inode, size_bytes=size, unreadable=1, findings=[finding])
+
+
+def _first_unreadable(disk: Disk, name: str, position: int) -> int:
+    """Return where the first piece of a file begins that the disk cannot read; a position else."""
+    file = disk.open(name, uncached=True)
+    try:
+        for at in range(position // _PIECE_BYTES * _PIECE_BYTES, file.size(), _PIECE_BYTES):
+            try:
+                file.pread(_PIECE_BYTES, at)
+            except OSError:
+                return max(at, position)
+        return position
+    finally:
+        file.close()
 
 
 class _Segment:

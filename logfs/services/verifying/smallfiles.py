@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import LARGER_FILE_BYTES, REFUSED, TEMPORARY_SUFFIX, Disk
+from logfs.disk.vfs import LARGER_FILE_BYTES, TEMPORARY_SUFFIX, Disk
 from logfs.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -26,7 +26,7 @@ from logfs.log.producers.snapshots import ENTRY, HEADER, decode_snapshot, snapsh
 from logfs.log.store import was_clean
 from logfs.log.topics import effective_config, read_properties
 from logfs.records.jsontext import decode_object
-from logfs.services.verifying.findings import Finding, Level, note
+from logfs.services.verifying.findings import Finding, Level, note, refused
 from logfs.types import TopicPartition
 
 _KNOWN = {
@@ -52,6 +52,16 @@ _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
         "the job publishes it; a start removes it after a week without the job",
     ),
 )
+_ONLY_READ = {
+    names.ATTRIBUTES,
+    names.CLOSED,
+    names.META_PROPERTIES,
+    names.MIRROR,
+    names.OWNED,
+    names.REMOTE,
+    names.REMOTE_HOME,
+}
+_PIECE_BYTES = 1 << 20
 _REMOVES = "the next start removes it"
 _CANNOT_LOAD = "the partition cannot be loaded: restore the file, or"
 
@@ -187,6 +197,28 @@ def find_irregular(disk: Disk, directory: str) -> list[Finding]:
     ]
 
 
+def find_unreadable(disk: Disk, directory: str, listed: Collection[str]) -> list[Finding]:
+    """Return findings for those small files whose content is not checked, only that it is read."""
+    found = []
+    for name in sorted(listed):
+        is_small = name in _ONLY_READ or names.is_forward_file(name)
+        if not (is_small or any(parse(name) is not None for parse, *_ in _OF_OURS)):
+            continue
+        file = f"{directory}/{name}" if directory else name
+        try:
+            opened = disk.open(file)
+            try:
+                for at in range(0, opened.size(), _PIECE_BYTES):
+                    opened.pread(_PIECE_BYTES, at)
+            finally:
+                opened.close()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            found.append(refused(file, error, "move it away"))
+    return found
+
+
 def find_leftovers(
     directory: str, listed: Collection[str], bases: Collection[int]
 ) -> list[Finding]:
@@ -318,7 +350,9 @@ def read_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootState:
     except CorruptCheckpointError as error:
         _add(state, error, "only its existence matters; the next start removes it")
     except OSError as error:
-        _add_refused(state, names.CLEAN_SHUTDOWN, error, "the next start removes it")
+        state.findings.append(refused(names.CLEAN_SHUTDOWN, error, "the next start removes it"))
+    listed = [name for name, is_directory in disk.list("") if not is_directory]
+    state.findings += find_unreadable(disk, "", listed)
     if not state.is_live:
         _look_for_leftovers(disk, state)
     return state
@@ -334,17 +368,10 @@ def _read(disk: Disk, state: RootState, file: str) -> None:
         _add(state, error, _ZERO)
         return
     except OSError as error:
-        _add_refused(state, file, error, _ZERO)
+        state.findings.append(refused(file, error, _ZERO))
         return
     rows = {(f[0], int(f[1])): number for number, f in parse_entries(data, file, field_count=3)}
     state.lines[file] = {tp: rows[tp] for tp in offsets}
-
-
-def _add_refused(state: RootState, file: str, error: OSError, remedy: str) -> None:
-    """Report a file that is not regular, or too large; raise an error of the disk itself."""
-    if error.errno not in REFUSED:
-        raise error
-    state.findings.append(Finding(file, None, str(error.strerror), "", remedy))
 
 
 def _add(state: RootState, error: CorruptCheckpointError, remedy: str) -> None:
