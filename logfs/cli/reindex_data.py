@@ -4,7 +4,8 @@ This process holds the lock of the directory meanwhile. Index files are replaced
 so a worker that is killed, or that repeats a segment, leaves whole ones.
 """
 
-from collections.abc import Callable, Iterator
+import errno
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from logfs.cli.sharing import Progress, share_out
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LockedError
+from logfs.errors import LockedError, text_of
 from logfs.library.directory import all_partitions, data_and_partitions
 from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
@@ -20,6 +21,7 @@ from logfs.log import names
 from logfs.machine.host import current_host
 from logfs.services.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
 from logfs.services.verifying.smallfiles import read_root
+from logfs.types import TopicPartition
 
 
 def reindex_data(
@@ -51,12 +53,28 @@ def reindex_data(
         lock = disk.lock(names.LOCK_FILE)
         try:
             wanted = all_partitions(disk) if only is None else only
-            tasks = [task for one in wanted for task in tasks_of(disk, one, defaults)]
+            tasks, unread = _tasks(disk, wanted, defaults)
             sizes = [task.size_bytes for task in tasks]
             name, run = f"logfs reindex {data}", partial(_reindex_segment, data)
-            return list(share_out(worker, name, progress, run, tasks, sizes)), is_recovered
+            done = list(share_out(worker, name, progress, run, tasks, sizes))
+            return done + unread, is_recovered
         finally:
             lock.close()
+
+
+def _tasks(
+    disk: PosixDisk, wanted: Iterable[TopicPartition], defaults: TopicConfig
+) -> tuple[list[ReindexTask], list[Reindexed]]:
+    """Return the segments of partitions; and the partitions that the disk cannot read."""
+    tasks, unread = list[ReindexTask](), list[Reindexed]()
+    for one in wanted:
+        try:
+            tasks += tasks_of(disk, one, defaults)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            unread.append(Reindexed(one.directory, 0, (), False, unreadable=text_of(error)))
+    return tasks, unread
 
 
 @contextmanager

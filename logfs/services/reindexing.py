@@ -10,10 +10,12 @@ follow from those before them; nor the segment table and transaction indexes. Th
 start recreates them if they are missing. A corrupt batch is skipped and reported.
 """
 
+import errno
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.errors import text_of
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.listing import list_partition
@@ -44,13 +46,15 @@ class Reindexed(NamedTuple):
         written: The index files that differed or were missing.
         keeps_text: Its text index was kept.
         corrupt: Batches that were skipped.
+        unreadable: Why the disk cannot read it (EIO); its indexes are as before.
     """
 
     name: str
     size_bytes: int
     written: tuple[str, ...]
     keeps_text: bool
-    corrupt: tuple[Skipped, ...]
+    corrupt: tuple[Skipped, ...] = ()
+    unreadable: str | None = None
 
 
 def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[ReindexTask]:
@@ -76,8 +80,18 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
     No other process may write to the directory.
 
     Raises:
-        OSError: The disk failed; each index is the old or the new one.
+        OSError: The disk failed, but for reading; each index is the old or the new one.
     """
+    try:
+        return _reindex(disk, task)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        name = f"{task.directory}/{format_segment_file(task.base_offset, FileKind.LOG)}"
+        return Reindexed(name, 0, (), keeps_text=False, unreadable=text_of(error))
+
+
+def _reindex(disk: Disk, task: ReindexTask) -> Reindexed:
     segment = Segment(OpenSegments(disk), task.directory, task.base_offset, Positions())
     log = disk.open(segment.name)
     scan = _scan(disk, segment, task)
@@ -93,11 +107,23 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
     written = []
     for kind, data in rows:
         name = f"{task.directory}/{format_segment_file(task.base_offset, kind)}"
-        if not disk.exists(name) or disk.read(name, None) != data:
+        if _content(disk, name) != data:
             disk.replace(name, data)
             written.append(name)
     log.close()
     return Reindexed(segment.name, scan.file_size, tuple(written), keeps_text, tuple(scan.corrupt))
+
+
+def _content(disk: Disk, name: str) -> bytes | None:
+    """Return the content of an index; None without one, and of one that the disk cannot read."""
+    try:
+        return disk.read(name, None)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
 
 
 def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:

@@ -57,6 +57,27 @@ def recover(bench: Bench, *, is_reloaded: bool) -> PartitionLog:
 
 
 @pytest.mark.allow_log("is offline:")
+@pytest.mark.expect_log("can be read, but not written")
+@pytest.mark.parametrize("error", [errno.EIO, errno.EROFS, errno.ENOSPC])
+def test_what_cannot_be_written_again_can_be_read(error: int) -> None:
+    """ext4 refuses every write after an error of its journal."""
+    bench = failed_bench()
+    kept = lines_of(bench.log)
+    for operation in ("pwrite", "truncate", "rename", "remove", "touch_times", "sync_directory"):
+        bench.disk.fail(operation, "*", error)
+    for _ in range(2):
+        log = bench.reload()
+        assert lines_of(log) == kept
+        with pytest.raises(LogOfflineError):
+            bench.write(b"no")
+    bench.disk.heal()
+    bench.reload()
+    bench.write(b"after")
+    bench.log.flush()
+    assert lines_of(bench.crash()) == [*kept, b"after"]
+
+
+@pytest.mark.allow_log("is offline:")
 @pytest.mark.parametrize("is_reloaded", [True, False])
 def test_a_line_that_an_fsync_has_covered_after_a_failed_one_survives_a_power_cut(
     is_reloaded: bool,

@@ -41,6 +41,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
 
     The text index of a compacted segment and the segment table are not changed, since the length of
     removed records is unknown. Corrupt batches are skipped and named; then the exit status is 1.
+    A segment that the disk cannot read keeps its indexes, and is named in the same way.
 
     No daemon may serve the directory. It is recovered first if it was not stopped cleanly. After a
     kill at any moment every index is complete, old or new; the same command again continues.
@@ -64,6 +65,11 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
         place = locate_local(path)
         done, is_recovered = reindex_data(place, session or jobs, shown.show, failures.progress())
     for one in done:
+        if one.unreadable is not None:
+            failures.warn(
+                f"{place.root}/{one.name}: its indexes are as before: {one.unreadable}; restore it "
+                "from a backup"
+            )
         for position, size, why, *_ in one.corrupt:
             failures.warn(
                 f"{place.root}/{one.name}: byte {position}: the batch ({size} bytes) cannot be "
@@ -73,7 +79,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
         click.echo(json.dumps(_as_json(place.root, done), indent=2))
     else:
         click.echo(_sentence(path, done, is_recovered=is_recovered))
-    return failures.FAILED if any(one.corrupt for one in done) else 0
+    return failures.FAILED if any(one.corrupt or one.unreadable for one in done) else 0
 
 
 def _sentence(path: str, done: "list[Reindexed]", *, is_recovered: bool) -> str:
@@ -102,5 +108,8 @@ def _as_json(data: str, done: "list[Reindexed]") -> dict[str, Any]:
             {"file": one.name, "position": position, "bytes": size, "problem": why}
             for one in done
             for position, size, why, *_ in one.corrupt
+        ],
+        "unreadable": [
+            {"file": one.name, "problem": one.unreadable} for one in done if one.unreadable
         ],
     }

@@ -20,6 +20,7 @@ own partitions.
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import trio
 

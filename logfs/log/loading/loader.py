@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NO_GENERATION = bytes(16)
-_DISK_FAILURES = DISK_FULL | {errno.EIO}
+_DISK_FAILURES = DISK_FULL | {errno.EIO, errno.EROFS}
 _SLOW_LOAD_S = 0.005
 _SLOW_LOADS = 8
 """After so many partitions that took longer than that, threads load the others."""
