@@ -1,6 +1,7 @@
 /* faultdisk POINT IMAGE MODE: mounts a file system with one file, "disk", for a loop device. Its bytes are
    those of IMAGE. Writes that contain a mark fail as the first byte of the file MODE says:
-   '0' none do; 'E' with EIO, as on a bad medium; 'S' with ENOSPC, as on a thin volume without room. */
+   '0' none do; 'E' with EIO, as on a bad medium; 'S' with ENOSPC, as on a thin volume without room.
+   "R START END" in that file: reads of these bytes fail with EIO. */
 
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -24,6 +25,16 @@ static int fault(void) {
     if (pread(mode, &byte, 1, 0) != 1)
         return 0;
     return byte == 'E' ? EIO : byte == 'S' ? ENOSPC : 0;
+}
+
+/* Whether reads of some bytes fail. */
+static int is_unreadable(off_t offset, size_t size) {
+    char text[64] = {0};
+    long long start, end;
+
+    if (pread(mode, text, sizeof text - 1, 0) <= 0 || sscanf(text, "R %lld %lld", &start, &end) != 2)
+        return 0;
+    return offset < end && offset + (off_t)size > start;
 }
 
 static int disk_getattr(const char *path, struct stat *found, struct fuse_file_info *file) {
@@ -57,8 +68,11 @@ static int disk_open(const char *path, struct fuse_file_info *file) {
 static int disk_read(const char *path, char *data, size_t size, off_t offset,
                      struct fuse_file_info *file) {
     (void)path, (void)file;
-    ssize_t done = pread(image, data, size, offset);
+    ssize_t done;
 
+    if (is_unreadable(offset, size))
+        return -EIO;
+    done = pread(image, data, size, offset);
     return done < 0 ? -errno : (int)done;
 }
 

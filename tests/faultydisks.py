@@ -3,6 +3,7 @@
     with faulty_disk(tmp_path, "ext4") as disk:
         ...                  # files below disk.point
         disk.fail("E")       # writes of blocks that contain "failed line " are EIO
+    disk.fail_reads(path)  # reads of the first block of a file or directory are
         disk.heal()
         disk.cut_power()     # what was not written is gone; everything on it must be closed
 
@@ -11,6 +12,7 @@ The disk is a loop device on a file of a small FUSE program, ``faultdisk.c``.
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ import pytest
 from tests.processes import wait_until
 
 MAKERS = {
-    "ext4": ("mkfs.ext4", "-q", "-m", "0"),
+    "ext4": ("mkfs.ext4", "-q", "-m", "0", "-b", "4096"),
     "xfs": ("mkfs.xfs", "-q", "-f"),
     "btrfs": ("mkfs.btrfs", "-q", "-f"),
 }
@@ -42,6 +44,7 @@ class FaultyDisk:
         self._image = directory / "image"
         self._mode = directory / "mode"
         self._program = directory / "faultdisk"
+        self._device = ""
         self._process: subprocess.Popen[bytes] | None = None
         for path in (self.point, self._fuse):
             path.mkdir()
@@ -57,8 +60,21 @@ class FaultyDisk:
         """Let writes with the mark fail: "E" with EIO, "S" with ENOSPC."""
         self._mode.write_text(how)
 
+    def fail_reads(self, path: Path) -> None:
+        """Let reads of the first block of a file or directory fail; all must be closed."""
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        extents = _run("filefrag", "-v", "-b4096", str(path))
+        found = re.search(r"^ *0: +0\.\. *\d+: +(\d+)\.\.", extents, re.MULTILINE)
+        assert found is not None, extents
+        start = int(found[1]) * 4096
+        self.stop()
+        self._mode.write_text(f"R {start} {start + 4096}")
+        self.start()
+
     def heal(self) -> None:
-        """Let all writes succeed."""
+        """Let everything succeed."""
         self._mode.write_text("0")
 
     def start(self) -> None:
@@ -66,13 +82,20 @@ class FaultyDisk:
         command = [self._program, self._fuse, self._image, self._mode]
         self._process = subprocess.Popen(command)
         wait_until((self._fuse / "disk").exists, "the disk was there")
-        _run("mount", "-o", "loop", str(self._fuse / "disk"), str(self.point))
+        # Direct: read-ahead over a block that cannot be read would take those beside it with it.
+        source = str(self._fuse / "disk")
+        self._device = _run("losetup", "--direct-io=on", "--find", "--show", source).strip()
+        _run("mount", self._device, str(self.point))
 
     def stop(self) -> None:
         """Unmount it."""
         if self._process is not None:
-            for path in (self.point, self._fuse):
-                subprocess.run(["umount", path], check=False, capture_output=True)
+            for command in (
+                ["umount", self.point],
+                ["losetup", "--detach", self._device],
+                ["umount", self._fuse],
+            ):
+                subprocess.run(command, check=False, capture_output=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)
             self._process.kill()

@@ -30,7 +30,7 @@ _KINDS = {
 class Beneath:
     """The directory that holds a name, open for the time of a ``with`` block.
 
-    An OSError that leaves the block names the whole path.
+    An OSError that leaves the block names the whole path, if it does not name another one.
 
         with Beneath(root, "orders-0/logfs.config") as (directory, leaf):
             os.unlink(leaf, dir_fd=directory)
@@ -69,7 +69,7 @@ class Beneath:
         traceback: TracebackType | None,
     ) -> None:
         os.close(self._descriptor)
-        if isinstance(error, OSError) and not str(error.filename).startswith(self._root):
+        if isinstance(error, OSError) and not str(error.filename).startswith("/"):
             path = f"{self._root}/{self._name}" if self._name else self._root
             raise OSError(error.errno, error.strerror, path) from None
 

@@ -22,8 +22,9 @@ Count = Callable[[int], None]
 _CHUNK_BYTES = 16 * 1024 * 1024
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
 _CANNOT_COPY_INSIDE = frozenset(
-    {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF}
+    {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF, errno.EIO}
 )
+"""With EIO, reads and writes of this process show which of the two files is damaged."""
 
 
 class FileTransfer:
@@ -172,7 +173,11 @@ class FileTransfer:
 
 
 def copy_bytes(source: int, target: int, size: int, count: Count | None = None) -> int:
-    """Copy ``size`` bytes from start to start; return how many, fewer if the source is shorter."""
+    """Copy ``size`` bytes from start to start; return how many, fewer if the source is shorter.
+
+    Raises:
+        OSError: It names the source if that cannot be read.
+    """
     done, inside = 0, True
     while done < size:
         length = min(_CHUNK_BYTES, size - done)
@@ -185,7 +190,7 @@ def copy_bytes(source: int, target: int, size: int, count: Count | None = None) 
                 inside = False
                 continue
         else:
-            data = os.pread(source, length, done)
+            data = _read(source, length, done)
             moved = len(data)
             rest, at = memoryview(data), done
             while rest:
@@ -197,6 +202,14 @@ def copy_bytes(source: int, target: int, size: int, count: Count | None = None) 
         if count is not None:
             count(moved)
     return done
+
+
+def _read(source: int, length: int, position: int) -> bytes:
+    try:
+        return os.pread(source, length, position)
+    except OSError as error:
+        name = os.readlink(f"/proc/self/fd/{source}")
+        raise OSError(error.errno, error.strerror, name) from None
 
 
 def unshare(directory: int, leaf: str, path: str) -> None:

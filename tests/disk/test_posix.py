@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from logfs.disk.beneath import Beneath
+from logfs.disk.link_or_copy import copy_bytes
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError
 
@@ -253,3 +255,15 @@ def test_a_file_with_two_names_is_copied_before_it_is_written(tmp_path: Path) ->
     disk.open("log", write=True).pwrite(b"?", 0)
     assert (tmp_path / "log").stat().st_ino == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
+
+
+def test_a_copy_that_cannot_read_its_source_names_the_source(tmp_path: Path) -> None:
+    with (tmp_path / "copy").open("wb") as copy, Path("/proc/self/mem").open("rb") as source:
+        with pytest.raises(OSError, match="/mem'") as caught:
+            copy_bytes(source.fileno(), copy.fileno(), 10)
+        assert caught.value.errno == errno.EIO
+        with (
+            pytest.raises(OSError, match="/mem'"),
+            Beneath(str(tmp_path), "copy"),
+        ):
+            copy_bytes(source.fileno(), copy.fileno(), 10)
