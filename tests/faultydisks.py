@@ -91,9 +91,9 @@ class FaultyDisk:
         """Unmount it."""
         if self._process is not None:
             for command in (
-                ["umount", self.point],
+                ["umount", str(self.point)],
                 ["losetup", "--detach", self._device],
-                ["umount", self._fuse],
+                ["umount", str(self._fuse)],
             ):
                 subprocess.run(command, check=False, capture_output=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
