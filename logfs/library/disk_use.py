@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, text_of
 from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
 from logfs.log.listing import list_partitions
@@ -60,11 +60,16 @@ class Use:
 
 @dataclass(slots=True)
 class DiskUse:
-    """What a data directory takes: its partitions, its deleted topics, the files of the root."""
+    """What a data directory takes: its partitions, its deleted topics, the files of the root.
+
+    Attributes:
+        unreadable: Why directories could not be added up; nothing or a part of them is.
+    """
 
     partitions: dict[TopicPartition, Use] = field(default_factory=dict)
     deleted: Use = field(default_factory=Use)
     root: Use = field(default_factory=Use)
+    unreadable: list[str] = field(default_factory=list)
 
 
 def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
@@ -75,16 +80,19 @@ def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
     point = served_at(data)
     for entry in sorted(_entries(data), key=lambda entry: entry.name):
         parsed = parse_partition_directory(entry.name) if entry.is_dir() else None
-        if parsed is not None and not parsed.state:
-            topic_partition = TopicPartition(parsed.topic, parsed.partition)
-            if only is None or topic_partition in only:
-                use = found.partitions[topic_partition] = _directory(entry.path, seen)
-                use.kept, use.shown = _lengths(data, topic_partition, point)
-                use.remote = tiered_bytes(PosixDisk(data), topic_partition.directory)
-        elif only is None and entry.is_dir():
-            found.deleted.add(_directory(entry.path, seen))
-        elif only is None:
-            found.root.other += _blocks(entry, seen)
+        try:
+            if parsed is not None and not parsed.state:
+                topic_partition = TopicPartition(parsed.topic, parsed.partition)
+                if only is None or topic_partition in only:
+                    use = found.partitions[topic_partition] = _directory(entry.path, seen)
+                    use.kept, use.shown = _lengths(data, topic_partition, point)
+                    use.remote = tiered_bytes(PosixDisk(data), topic_partition.directory)
+            elif only is None and entry.is_dir():
+                found.deleted.add(_directory(entry.path, seen))
+            elif only is None:
+                found.root.other += _blocks(entry, seen)
+        except OSError as error:  # as du(1) does, it goes on with the others
+            found.unreadable.append(text_of(error))
     return found
 
 

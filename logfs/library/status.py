@@ -163,13 +163,13 @@ def _from_mount(
 
 
 def _has_config(point: str, topic_partition: TopicPartition) -> bool | None:
-    """Return whether a topic has its own configuration; None if this user may not read it."""
+    """Return whether a topic has its own configuration; None if that cannot be read."""
     directory = Path(point, SEGMENTS_NAME, topic_partition.directory)
     try:
         (directory / names.TOPIC_CONFIG).stat()
     except FileNotFoundError:
         return False
-    except PermissionError:
+    except OSError:  # this user may not, or the disk cannot
         return None
     return True
 

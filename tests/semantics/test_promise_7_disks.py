@@ -42,8 +42,9 @@ def check(tmp_path: Path, what: str) -> None:
             disk.fail_reads(Path(f"{data}/bad-0{what}"))
             for command in ("verify", "backup", "reindex"):
                 check_command(command, disk.point, f"bad-0{what}")
-            status = run(*COMMAND, "status", data)
-            assert b"good" in status.stdout, status
+            for command in ("status", "du"):
+                shown = run(*COMMAND, command, data)
+                assert b"good" in shown.stdout, shown
             mount.start()
             configure(mount.point / "good", retention_ms=1)
             wait_until(

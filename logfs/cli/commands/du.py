@@ -28,7 +28,7 @@ _COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
     help="Print a line for each partition, not only for each topic.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a line.")
-def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> None:
+def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> int:
     """Print the disk usage of topics and partitions, in bytes.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount; default:
@@ -45,7 +45,7 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
 
     du(1) prints the sum of SHOWN for a mount, and knows no topics in a data directory. A file with
     several names (a backup's hard links) is added once. KEPT and SHOWN are "-" in a directory that
-    logfs has never written to.
+    logfs has never written to. A directory that cannot be read is named, and the exit status is 1.
 
     \b
     Examples:
@@ -54,12 +54,16 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
         logfs du --json /var/lib/logfs | jq -r 'max_by(.disk).name'
     """  # noqa: D301 - click's mark for text it does not fill
     rows: list[tuple[str, Use]] = []
+    unreadable: list[str] = []
     for path in paths or (".",):
         with failures.about(path):
-            rows += _rows(path, every=every)
+            rows += _rows(path, every=every, unreadable=unreadable)
+    for text in unreadable:
+        failures.warn(text)
+    status = failures.FAILED if unreadable else 0
     if as_json:
         click.echo(json.dumps([_as_json(name, use) for name, use in rows], indent=2))
-        return
+        return status
     form = tables.format_bytes if human else str
     has_store = any(use.remote for _, use in rows)
     columns = [
@@ -69,15 +73,17 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
     ]
     lines = [[name, *_cells(use, form, has_store=has_store)] for name, use in rows]
     tables.show_table(columns, lines)
+    return status
 
 
-def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
+def _rows(path: str, *, every: bool, unreadable: list[str]) -> "list[tuple[str, Use]]":
     from logfs.library.directory import data_and_partitions
     from logfs.library.disk_use import Use, disk_use
 
     place = locate(path)
     data, only = data_and_partitions(place)
     found = disk_use(data, only)
+    unreadable += found.unreadable
     by_partition = every or only is not None
     rows: dict[str, Use] = {}
     total = Use(kept=0, shown=0)
