@@ -59,7 +59,7 @@ class PosixFile:
                     break
                 done += count
         except OSError as error:
-            raise self._named(error) from None
+            raise self._named(error, size, position) from None
         return done
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
@@ -69,7 +69,7 @@ class PosixFile:
         except OSError as error:
             if error.errno in _WOULD_WAIT:
                 return None
-            raise self._named(error) from None
+            raise self._named(error, len(buffer), position) from None
 
     def pread(self, size: int, position: int) -> bytes:
         """See ``vfs.File``."""
@@ -85,7 +85,7 @@ class PosixFile:
                 done += len(parts[-1])
             return b"".join(parts)
         except OSError as error:
-            raise self._named(error) from None
+            raise self._named(error, size, position) from None
 
     def next_data(self, position: int) -> int:
         """See ``vfs.File``."""
@@ -160,6 +160,9 @@ class PosixFile:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _named(self, error: OSError) -> OSError:
-        """Put the path into an error of a call that knows only the descriptor."""
-        return OSError(error.errno, error.strerror, self._path)
+    def _named(self, error: OSError, size: int = 0, position: int = 0) -> OSError:
+        """Put the path, and where it read, into an error of a call that knows the descriptor."""
+        text = str(error.strerror)
+        if size and error.errno == errno.EIO:
+            text += f" (reading {size} bytes from byte {position})"
+        return OSError(error.errno, text, self._path)

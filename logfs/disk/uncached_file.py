@@ -66,7 +66,7 @@ class UncachedFile(PosixFile):
                 if error.errno == errno.EAGAIN:
                     return None
                 if error.errno not in _NOT_OFFERED:
-                    raise self._named(error) from None
+                    raise self._named(error, len(buffer), position) from None
         # The kernel begins to fetch missing pages, also for a read that must not wait.
         length = min(len(buffer), self.size() - position)
         if length <= 0:
@@ -102,7 +102,7 @@ class UncachedFile(PosixFile):
                 done += count
         except OSError as error:
             if error.errno not in _NOT_OFFERED or done:
-                raise self._named(error) from None
+                raise self._named(error, len(buffer), position) from None
             self._asks_kernel = False
             return None
         return done

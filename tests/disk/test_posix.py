@@ -15,6 +15,7 @@ import pytest
 from logfs.disk.beneath import Beneath
 from logfs.disk.link_or_copy import copy_bytes
 from logfs.disk.posix import PosixDisk
+from logfs.disk.posixfile import PosixFile
 from logfs.errors import LockedError
 
 HOLD_LOCK = """
@@ -267,3 +268,11 @@ def test_a_copy_that_cannot_read_its_source_names_the_source(tmp_path: Path) -> 
             Beneath(str(tmp_path), "copy"),
         ):
             copy_bytes(source.fileno(), copy.fileno(), 10)
+
+
+def test_a_read_that_fails_says_where() -> None:
+    file = PosixFile("log", os.open("/proc/self/mem", os.O_RDONLY))
+    for read in (lambda: file.pread(10, 0), lambda: file.pread_into(memoryview(bytearray(10)), 0)):
+        with pytest.raises(OSError, match=r"reading 10 bytes from byte 0\): 'log'"):
+            read()
+    file.close()
