@@ -4,7 +4,9 @@ import pytest
 
 from logfs.errors import LogOfflineError
 from logfs.log.producers.snapshots import snapshot_name
+from logfs.log.reading.lookup import positions_of_offset
 from logfs.types import TopicPartition
+from tests.log.foreign import Follower
 from tests.log.support import DIRECTORY, Bench, lines_of
 
 LINES = [b"line %d" % n for n in range(20)]
@@ -139,3 +141,19 @@ def test_producers_are_known_without_the_newest_snapshot() -> None:
     bench.store = bench.open()
     assert bench.log.offline is None
     assert lines_of(bench.log) == LINES
+
+
+@pytest.mark.allow_log("for a test")
+@pytest.mark.expect_log("the segment is scanned instead")
+@pytest.mark.parametrize("operation", ["open", "pread"])
+@pytest.mark.parametrize("kind", ["index", "timeindex", "textindex"])
+def test_a_read_only_mount_reads_segments_without_their_indexes(kind: str, operation: str) -> None:
+    bench = bench_with_files()
+    stop(bench, "restart")
+    bench.disk.fail(operation, f"{DIRECTORY}/*.{kind}")
+    log = Follower(bench.disk).log
+    assert log.offline is None
+    assert lines_of(log) == LINES
+    for number in range(20):
+        position = positions_of_offset(log.snapshot, number).text
+        assert position == sum(len(line) + 1 for line in LINES[:number])

@@ -8,12 +8,14 @@ replaced or deleted it is found as ``.deleted`` until it is gone for good.
 The offset and time index are the broker's, a hint like all indexes. The text index is logfs's own.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from logfs.disk.vfs import Disk, File
+from logfs.disk.waiting import StoreReadError
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.host import Host
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, Entries
@@ -25,6 +27,8 @@ from logfs.services.following.entries import GrowingEntries, read_sparse
 
 if TYPE_CHECKING:
     from logfs.log.loading.context import LoadContext
+
+logger = logging.getLogger(__name__)
 
 _OPEN_SEGMENTS = 64
 """Kept open in a data directory: their indexes take memory, not pages of a file."""
@@ -98,13 +102,26 @@ class FollowedFiles(SegmentFiles):
     def _text(self) -> Entries:
         try:
             return self._texts.text_entries(self._segment)
-        except (CorruptIndexError, FileNotFoundError) as error:
+        except StoreReadError:
+            raise
+        except (CorruptIndexError, OSError) as error:
             if self._segment.has_gaps:
                 raise CorruptRecordError(f"{error}: the positions in it are lost") from None
-            return memoryview(b"")
+            return self._scanned(error)
 
     def _sparse(self, kind: FileKind, entry_bytes: int) -> memoryview:
-        return memoryview(read_sparse(self._disk, self._segment.file_name(kind), entry_bytes))
+        try:
+            return memoryview(read_sparse(self._disk, self._segment.file_name(kind), entry_bytes))
+        except StoreReadError:
+            raise
+        except OSError as error:
+            return self._scanned(error)
+
+    def _scanned(self, error: Exception) -> memoryview:
+        """Go on without an index: a scan finds what it says."""
+        if not isinstance(error, (CorruptIndexError, FileNotFoundError)):
+            logger.warning("%s; the segment is scanned instead", error)
+        return memoryview(b"")
 
 
 class GrowingFiles(FollowedFiles):
