@@ -25,17 +25,21 @@ _LOOK_S = 0.02
 
 
 class StoreReadError(OSError):
-    """The store failed, or a thread could not wait for it; the file may be readable the next time.
+    """The store failed, or the wait for it was interrupted; the file may be readable later.
 
     Nothing may be concluded about the file.
     """
 
 
-class WouldWaitError(StoreReadError):
-    """A thread that must not wait would have to; what it would wait for has been asked for."""
+class WouldWaitError(Exception):
+    """A thread that must not wait would have to; what it would wait for has been asked for.
+
+    It says nothing about the file, so it is no ``OSError``: code that takes a file for damaged or
+    missing after an ``OSError`` lets this pass. The loop makes the call again in a thread.
+    """
 
     def __init__(self, address: str) -> None:
-        super().__init__(errno.EAGAIN, "it is not in memory yet", address)
+        super().__init__(f"{address}: it is not in memory yet")
 
 
 class InterruptedReadError(StoreReadError):

@@ -8,7 +8,6 @@ corrupt batch and there is measured and taken off.
 import contextlib
 
 from logfs.disk.vfs import File
-from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
@@ -165,12 +164,8 @@ def explain(
     """
     error.name_file(segment.name)
     if error.file == segment.name and error.position is not None:
-        try:
+        with contextlib.suppress(CorruptRecordError, OSError):
             error.next_offset = offset_after(segment, error.position, ends, next_offset, file_end)
-        except WouldWaitError:
-            raise
-        except (CorruptRecordError, OSError):
-            pass  # it is not known
 
 
 def placed(

@@ -31,7 +31,6 @@ from logfs.log.reading.after_damage import (
 )
 from logfs.log.reading.marked import MarkedBatch, MarkedBatches
 from logfs.log.reading.places import LARGEST_PLAIN_BYTES, PlainPlace, RecordPlace
-from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -53,7 +52,7 @@ class TextReader:
         level: What is seen; aborted records are holes under read_committed.
         may_block: False: only what is in the page cache is read; ``would_block`` says that a read
             stopped for that reason; the next one, made with True, goes on. Under read_committed
-            a call may raise ``WouldBlockError`` for it.
+            a call may raise ``WouldWaitError`` for it.
 
     Attributes:
         position: Position of the next byte.
@@ -92,7 +91,7 @@ class TextReader:
             That position, also in ``self.position``.
 
         Raises:
-            WouldBlockError: See ``may_block``.
+            WouldWaitError: See ``may_block``.
         """
         kept = self.next_kept(position)
         if not self._hop(kept):
@@ -113,7 +112,7 @@ class TextReader:
         A position beyond the end is returned as it is: it is the place of a record to come.
 
         Raises:
-            WouldBlockError: See ``may_block``.
+            WouldWaitError: See ``may_block``.
         """
         snapshot, view = self._snapshot(), self._view
         end = snapshot.end_position(self._level, view)
@@ -161,7 +160,7 @@ class TextReader:
         Raises:
             CorruptRecordError: The record at the position cannot be decoded.
             OSError: It cannot be read. What is before it is returned first.
-            WouldBlockError, WouldWaitError: Nothing was read; see ``may_block``.
+            WouldWaitError: Nothing was read; see ``may_block``.
         """
         self.would_block, self.ended_by = False, None
         if self._place is not None and not self._return_to(self._place):
@@ -179,11 +178,11 @@ class TextReader:
                 if done or not self._explain(error):
                     break
                 raise
-            except (WouldBlockError, WouldWaitError):
+            except WouldWaitError:
                 self.would_block = True  # what was read before it stays read
                 break
             except OSError as error:
-                if not (done and comes_again(error)):
+                if not done:
                     raise
                 self.ended_by = error
                 break
@@ -196,7 +195,7 @@ class TextReader:
         """Find the position in its segment now; False if nothing is there, or it would block."""
         try:
             return self._locate()
-        except (CorruptRecordError, WouldBlockError):
+        except (CorruptRecordError, WouldWaitError):
             return False
 
     @property
@@ -328,7 +327,7 @@ class TextReader:
         runs = known_runs(snapshot, index)
         if runs is None:
             if not self.may_block:
-                raise WouldBlockError
+                raise WouldWaitError(segment.name)
             runs = aborted_runs(snapshot, index)
         run = runs.next_run(view, length)
         return gap if run is None or (gap is not None and gap < run) else run

@@ -22,7 +22,6 @@ from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.places import PlainPlace
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
-from logfs.log.reading.waits import WouldBlockError, comes_again
 from logfs.services.views.buffers import Buffers
 from logfs.services.views.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
@@ -75,10 +74,7 @@ class _RenderedFile:
         except (CorruptRecordError, OSError) as error:
             if not done:
                 raise
-            if isinstance(error, OSError):
-                if not comes_again(error):
-                    raise
-                self.ended_by = error
+            self.ended_by = error if isinstance(error, OSError) else None
             return 0
         self.ended_by = reader.ended_by
         return got
@@ -199,7 +195,7 @@ class GrowingFile(_RenderedFile):
             return (
                 self._reader.is_inside_record or self._reader.next_kept(self._position) < self.end()
             )
-        except WouldBlockError:
+        except WouldWaitError:
             return True
 
     def _read_into(self, out: memoryview, offset: int) -> int:
@@ -217,7 +213,7 @@ class GrowingFile(_RenderedFile):
                 position, done = self._fill_inside(out, self._start + offset, end)
                 if self.would_block:
                     return 0  # what is kept inside the window is found again
-        except WouldBlockError:
+        except WouldWaitError:
             self.would_block = True
             return 0
         self._before = self._next_offset, self._position
@@ -309,12 +305,12 @@ class GrowingFile(_RenderedFile):
         """Pass over kept bytes; returns the position after them, and how many were missing.
 
         Raises:
-            WouldBlockError: That has to wait for the disk.
+            WouldWaitError: That has to wait for the disk.
         """
         scratch = memoryview(bytearray(size))
         position, done = self._fill(scratch, position, end)
         if self.would_block:
-            raise WouldBlockError
+            raise WouldWaitError(f"position {position}")
         return position, size - done
 
     def begin_anew(self) -> None:
@@ -373,7 +369,7 @@ class GrowingFile(_RenderedFile):
                     break
                 if self.ended_by is not None or (got == 0 and not self._skip_hole(end)):
                     break
-        except (WouldBlockError, WouldWaitError):
+        except WouldWaitError:
             self.would_block = True
         return reader.position, done
 

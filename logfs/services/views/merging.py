@@ -18,6 +18,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import NamedTuple
 
+from logfs.disk.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
@@ -156,6 +157,9 @@ class MergedFile:
             try:
                 if not self._advance():
                     break
+            except WouldWaitError:
+                self.would_block = True  # what was read before it stays read
+                break
             except (CorruptRecordError, OSError) as error:
                 if not done:
                     raise  # else the next read, which begins there, says so
