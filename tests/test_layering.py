@@ -105,7 +105,7 @@ LOG_FLOORS = (
     {"groups"},
     {"catalog"},
     {"publishing", "closing"},
-    {"topiccreation", "topicdeletion", "topicchanges", "store"},
+    {"topiclocks", "topiccreation", "topicdeletion", "topicchanges", "store"},
 )
 
 SERVICES_FLOORS = (

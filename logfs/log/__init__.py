@@ -26,6 +26,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     catalog        the topics of a data directory, for reading
     publishing/    staged records get their offsets, exactly once
     closing        a close without a flush, and how the last owner stopped
+    topiclocks     a lock for each topic
     topiccreation, topicdeletion   the directories of topics that come and go
     topicchanges   the topics of a directory that is written here: created, altered, deleted
     store          LogStore: such a directory, from the lock to the clean stop

@@ -9,6 +9,7 @@ chmod and chown on the mount cannot be applied to inodes. The file is JSON:
 import errno
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -36,10 +37,11 @@ _CLOSED_TOPIC, _CLOSED_PARTITION = Ownership(mode=0o700), Ownership(mode=0o600)
 
 
 class Attributes:
-    """The remembered attributes of all topics and partitions. One owner."""
+    """The remembered attributes of all topics and partitions. Any thread."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
+        self._writing = threading.Lock()
         self._is_unreadable = False
         try:
             self._entries = _read(disk)
@@ -80,40 +82,44 @@ class Attributes:
         gid: int | None = None,
     ) -> None:
         """Remember what is given; None leaves a value as it is. Durable when this returns."""
-        old = self.get(topic, partition)
-        changed = Ownership(
-            old.mode if mode is None else mode,
-            old.uid if uid is None else uid,
-            old.gid if gid is None else gid,
-        )
-        self._write(self._entries | {_key(topic, partition): changed})
+        with self._writing:
+            old = self.get(topic, partition)
+            changed = Ownership(
+                old.mode if mode is None else mode,
+                old.uid if uid is None else uid,
+                old.gid if gid is None else gid,
+            )
+            self._write(self._entries | {_key(topic, partition): changed})
 
     def put(self, topic: str, ownerships: Mapping[int | None, Ownership]) -> None:
         """Remember durably what is given by partition (None: the topic), and nothing else."""
         new = {_key(topic, number): ownership for number, ownership in ownerships.items()}
-        changed = {
-            key: ownership
-            for key, ownership in new.items()
-            if self._entries.get(key, NOTHING_SET) != ownership
-        }
-        if changed:
-            self._write(self._entries | changed)
+        with self._writing:
+            changed = {
+                key: ownership
+                for key, ownership in new.items()
+                if self._entries.get(key, NOTHING_SET) != ownership
+            }
+            if changed:
+                self._write(self._entries | changed)
 
     def forget(self, topic: str) -> None:
         """Drop a deleted topic; after an OSError the file still has it, see ``save``."""
-        kept = {
-            key: ownership
-            for key, ownership in self._entries.items()
-            if key != topic and not key.startswith(f"{topic}/")
-        }
-        if len(kept) < len(self._entries):
-            self._entries, self._is_saved = kept, False
-            self._write(kept)
+        with self._writing:
+            kept = {
+                key: ownership
+                for key, ownership in self._entries.items()
+                if key != topic and not key.startswith(f"{topic}/")
+            }
+            if len(kept) < len(self._entries):
+                self._entries, self._is_saved = kept, False
+                self._write(kept)
 
     def save(self) -> None:
         """Write the file if the last attempt failed; durable when this returns."""
-        if not self._is_saved:
-            self._write(self._entries)
+        with self._writing:
+            if not self._is_saved:
+                self._write(self._entries)
 
     def _write(self, entries: dict[str, Ownership]) -> None:
         """Store entries and use them from then on."""

@@ -119,7 +119,7 @@ class LogStore(ChangeableCatalog):
         Raises:
             NoSuchTopicError, NoSuchPartitionError: It does not exist.
         """
-        with self._changes:
+        with self._locks.held(topic_partition.topic):
             old = self.partition(*topic_partition)
             if not self.disk.exists(old.directory):
                 return old  # removed by another program: what is open is all that can be read
@@ -152,8 +152,8 @@ class LogStore(ChangeableCatalog):
         """Remove the files that were deleted long enough ago and that no reader uses."""
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
-        with self._changes:
-            self._deleted.remove_due(now_ms)
+        self._deleted.remove_due(now_ms)
+        self._deleted.close_replaced()
 
     @property
     def deleted_bytes(self) -> int:
@@ -166,7 +166,7 @@ class LogStore(ChangeableCatalog):
 
     def forget_deleted(self, row: DeletedPartition) -> None:
         """Remove such a directory: the object store has nothing of it any more."""
-        with self._changes:
+        with self._locks.held(row.topic_partition.topic):
             self._deleted.forget(row)
 
     def expire_producers(self, now_ms: int) -> None:

@@ -1,7 +1,8 @@
 """Changes of the topics of a data directory: created, grown, deleted, restored, renamed, altered.
 
-A change is complete for other threads when its call returns. A stop in the middle leaves what the
-next start completes or undoes; ``topiccreation`` and ``topicdeletion`` say how.
+A change is complete for other threads when its call returns. It holds the lock of its topic: a disk
+that hangs under one topic keeps no change of another. A stop in the middle leaves what the next
+start completes or undoes; ``topiccreation`` and ``topicdeletion`` say how.
 """
 
 import contextlib
@@ -41,6 +42,7 @@ from logfs.log.topicdeletion import (
     forget_note,
     remembered,
 )
+from logfs.log.topiclocks import TopicLocks
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -56,7 +58,8 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         self, disk: Disk, config: StoreConfig, host: Host, opened: OpenSegments, *, read_only: bool
     ) -> None:
         super().__init__(disk, config, host, opened, read_only=read_only)
-        self._deleted = DeletedPartitions(disk)
+        self._locks = TopicLocks()
+        self._deleted = DeletedPartitions(disk, self._locks)
         self._resumed: Resumption[LineWriter] | None = None
 
     def create_topic(
@@ -87,7 +90,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         topics.check_partitions(name, partitions)
         config = topics.effective_config(self.topic_defaults, properties)
         self._check_has_store(config)
-        with self._changes:
+        with self._locks.held(name):
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
             # Left by an older topic, which was deleted on a full disk or not completely created.
@@ -127,7 +130,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             ReadOnlyError, OSError.
         """
         self._check_writable(name)
-        with self._changes:
+        with self._locks.held(name):
             present = self._partitions(name)
             if partitions > len(present):
                 topics.check_partitions(name, partitions)
@@ -161,17 +164,18 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         Source: Kafka LogManager.asyncDelete.
         """
         self._check_writable()
-        with self._changes:
+        with self._locks.held(name):
             logs = list(self._partitions(name).values())
             gone = {log.topic_partition for log in logs}
             rows = [(log, deleted_name_of(self.disk, log, self._host)) for log in logs]
             delay_ms = 0 if at_once else self.config.log_segment_delete_delay_ms
             self._deleted.delete(rows, self.attributes, now_ms, delay_ms)
-            for log in logs:
-                self.retired.add(log.counters)
+            with self._changes:
+                for log in logs:
+                    self.retired.add(log.counters)
             del self._topics[name]
             if at_once:
-                self._deleted.remove_due(now_ms)
+                self._deleted.remove_due(now_ms, name)
             self._tidy_after_deletion(name, gone)
             log_of = partial(self.partition, OFFSETS_TOPIC)
             removal.forget_topic(self.groups, log_of, name, now_ms)
@@ -184,7 +188,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             NoSuchTopicError, ReadOnlyError, OSError: See ``delete_topic``.
         """
         self._check_writable()
-        with self._changes, contextlib.ExitStack() as locks:
+        with self._locks.held(name), contextlib.ExitStack() as locks:
             for log in self._partitions(name).values():
                 locks.enter_context(log.exclusive())
             check_empty(self._partitions(name).values())
@@ -202,7 +206,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             ReadOnlyError, OSError.
         """
         self._check_writable()
-        with self._changes:
+        with self._locks.held(name):
             if name in self._topics:
                 raise TopicExistsError(
                     f"topic {name} exists; before a deleted topic of that name can be restored, "
@@ -240,7 +244,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
         """
         self._check_writable()
         parse_topic_name(new)
-        with self._changes:
+        with self._locks.held(name, new):
             logs = dict(sorted(self._partitions(name).items()))
             present = self._topics.get(new, {})
             is_same = new in self._topics and self.topic_id(new) == self.topic_id(name)
@@ -287,7 +291,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             NoSuchTopicError, InvalidConfigError, LogOfflineError, ReadOnlyError, OSError.
         """
         self._check_writable(name)
-        with self._changes:
+        with self._locks.held(name):
             has_config = self._config_exists(name)
             if not (has_config or _POLICY_KEYS & changes.keys()):
                 changes = {"cleanup.policy": "", **changes}

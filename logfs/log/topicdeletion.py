@@ -40,6 +40,7 @@ from logfs.log.lines.writer import has_unfinished
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.of_disk import catalog_of
+from logfs.log.topiclocks import TopicLocks
 from logfs.records.jsontext import decode_json
 from logfs.types import TopicPartition
 
@@ -79,14 +80,18 @@ class DeletedPartition(NamedTuple):
 
 
 class DeletedPartitions:
-    """The partition directories of a store that wait for their removal. One call at a time.
+    """The partition directories of a store that wait for their removal.
+
+    Args:
+        locks: Held while those of a topic are deleted, restored or removed.
 
     Attributes:
         tiered: Those without segments, which wait until the object store has removed its own.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, locks: TopicLocks) -> None:
         self._disk = disk
+        self._locks = locks
         self._waiting: list[DeletedPartition] = []
         self.tiered: list[DeletedPartition] = []
         self._restored: list[PartitionLog] = []
@@ -94,7 +99,7 @@ class DeletedPartitions:
     @property
     def size_bytes(self) -> int:
         """Bytes of the logs that were deleted since the start and are still on the disk."""
-        logs = [row.log for row in self._waiting if row.log is not None]
+        logs = [row.log for row in list(self._waiting) if row.log is not None]
         return sum(log.snapshot.size_bytes for log in logs)
 
     def delete(
@@ -200,25 +205,33 @@ class DeletedPartitions:
                 forget_note(self._disk, row.topic_partition.directory)
         return [row.topic_partition for row in undone]
 
-    def remove_due(self, now_ms: int) -> None:
-        """Remove the due directories that no open file reads."""
-        due = [row for row in self._waiting if row.due_ms <= now_ms and not _is_pinned(row.log)]
-        for row in due:
-            self._waiting.remove(row)
-            if row.log is not None:
-                row.log.close_files()
-            try:
-                # A power cut that undid the new name must not find half of the files removed.
-                self._disk.sync_directory("")
-                if self._has_objects(row.directory):
-                    self._remove_segments(row.directory)
-                    self.tiered.append(row)
-                else:
-                    self.forget(row)
-            except OSError as error:
-                logger.warning(
-                    "%s, of a deleted topic, could not be removed: %s", row.directory, error
-                )
+    def remove_due(self, now_ms: int, only: str | None = None) -> None:
+        """Remove the due directories that no open file reads; those of one topic if it is given."""
+        for row in list(self._waiting):
+            topic = row.topic_partition.topic
+            if row.due_ms <= now_ms and only in (None, topic):
+                with self._locks.held(topic):
+                    self._remove(row)
+
+    def _remove(self, row: DeletedPartition) -> None:
+        if _is_pinned(row.log) or row not in self._waiting:
+            return
+        self._waiting.remove(row)
+        if row.log is not None:
+            row.log.close_files()
+        try:
+            # A power cut that undid the new name must not find half of the files removed.
+            self._disk.sync_directory("")
+            if self._has_objects(row.directory):
+                self._remove_segments(row.directory)
+                self.tiered.append(row)
+            else:
+                self.forget(row)
+        except OSError as error:
+            logger.warning("%s, of a deleted topic, could not be removed: %s", row.directory, error)
+
+    def close_replaced(self) -> None:
+        """Close the files of logs that others have replaced and no open file reads. One thread."""
         for log in [log for log in self._restored if not log.is_pinned]:
             self._restored.remove(log)
             log.close_files()
@@ -230,7 +243,8 @@ class DeletedPartitions:
     def forget(self, row: DeletedPartition) -> None:
         """Remove a directory, and what is known of its tiered segments."""
         self._disk.remove_tree(row.directory)
-        self.tiered = [other for other in self.tiered if other is not row]
+        with contextlib.suppress(ValueError):
+            self.tiered.remove(row)
         catalog = catalog_of(self._disk)
         if catalog is not None:
             catalog.forget(row.directory)
@@ -254,7 +268,7 @@ class DeletedPartitions:
                 rows = topics.setdefault(_topic_id(self._disk, row.directory), {})
                 rows[row.topic_partition.partition] = row
         if not topics:
-            left = sorted({row.topic_partition.topic for row in self._waiting})
+            left = sorted({row.topic_partition.topic for row in list(self._waiting)})
             raise NoSuchTopicError(
                 f"no deleted topic {topic} is left to restore; "
                 + (f"these are left: {', '.join(left)}" if left else "nor is any other one")

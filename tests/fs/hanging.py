@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fs.mounting import Mounted
+from tests.mounting import COMMAND
 from tests.processes import wait_until
 
 READ, WRITE, SYNC, OPEN, CREATE = (1 << bit for bit in range(5))
@@ -65,6 +66,15 @@ class Files:
         os.write(file, LINE)
         os.close(file)
 
+    def make_and_remove(self) -> None:
+        topic = self.point / "passing"
+        topic.mkdir()
+        topic.rmdir()
+
+    def status(self) -> None:
+        command = [*COMMAND, "status", str(self.point / "good")]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
     def others(self) -> dict[str, Callable[[], object]]:
         """What programs do that has nothing to do with the topic whose disk hangs."""
         good = self.point / "good"
@@ -82,6 +92,11 @@ class Files:
             "ls": lambda: os.listdir(self.point),
             "ls of the topic": lambda: os.listdir(good),
             "mkdir": lambda: os.mkdir(self.point / f"new{len(os.listdir(self.point))}"),
+            "touch of a partition": lambda: (good / f"{len(os.listdir(good))}").touch(),
+            "chmod": lambda: good.chmod(0o750),
+            "alteration": lambda: os.setxattr(good, "user.logfs.retention.ms", b"600000"),
+            "mkdir and rmdir": self.make_and_remove,
+            "logfs status": self.status,
             "statvfs": lambda: os.statvfs(self.point),
         }
 
@@ -93,6 +108,14 @@ def long_line(files: Files) -> None:
 def write_and_sync(files: Files) -> None:
     os.write(files.bad, LINE)
     os.fsync(files.bad)
+
+
+def touch_a_partition(files: Files) -> None:
+    os.close(os.open(files.point / "bad" / "1", os.O_CREAT | os.O_WRONLY))
+
+
+def alter(files: Files) -> None:
+    os.setxattr(files.point / "bad", "user.logfs.retention.ms", b"600000")
 
 
 def close_half_a_line(files: Files) -> None:
@@ -109,6 +132,8 @@ CALLS: dict[str, tuple[int, Callable[[Files], object]]] = {
     "look-up of a time": (READ | OPEN, lambda files: os.stat(files.point / "bad" / "0@-1m")),
     "fixed name": (READ | OPEN, lambda files: (files.point / "bad/0@1..9.jsonl").read_bytes()),
     ".meta": (READ | OPEN, lambda files: (files.point / "bad/0.meta").read_bytes()),
+    "touch of a partition": (OPEN, touch_a_partition),
+    "alteration": (OPEN, alter),
     "roll": (CREATE, lambda files: [os.write(files.bad, 3000 * b"r" + b"\n") for _ in range(9)]),
 }
 
@@ -123,7 +148,7 @@ def check(mounted: Mounted, disk: Disk, name: str) -> None:
     files = Files(mounted.point)
     if name.startswith("close"):
         os.write(files.bad, HALF)
-    disk.hang(kinds, "/bad-0/")
+    disk.hang(kinds, "/bad-1" if name.startswith("touch") else "/bad-0/")
     bad = threading.Thread(target=call, args=(files,), daemon=True)
     bad.start()
     wait_until(lambda: disk.hits > 0, f"{name} has reached the disk")

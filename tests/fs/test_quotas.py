@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import threading
 
 import pyfuse3
 import pytest
@@ -41,6 +42,34 @@ async def test_the_topics_of_a_user_together_have_a_limit(limited: World) -> Non
     assert limited.store.partitions("b") == [0, 1]
     become(limited, BOB)
     await limited.mkdir("c")
+
+
+@pytest.mark.expect_log("user 1001 would have 6 partitions", "user_max_partitions allows 5")
+async def test_topics_that_are_made_at_the_same_time_have_the_limit_together(
+    limited: World,
+) -> None:
+    become(limited, ALICE)
+    hangs, goes_on = trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def hang(_operation: str, file: str, _size: int) -> None:
+        if file.startswith("a-"):
+            trio.from_thread.run_sync(hangs.set, trio_token=token)
+            goes_on.wait()
+
+    for number in range(3):
+        await limited.mkdir(f"topic{number}")
+    await limited.close(await limited.create("topic0/1"))
+    limited.disk.before = hang
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(limited.mkdir, "a")
+        await hangs.wait()
+        try:
+            assert await refused(limited.mkdir("b")) == errno.EDQUOT
+        finally:
+            goes_on.set()
+    limited.disk.before = None
+    assert limited.store.topics() == ["a", "topic0", "topic1", "topic2"]
 
 
 @pytest.mark.expect_log("topic a: user 1001 would have 10000 partitions")

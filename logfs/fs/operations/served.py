@@ -52,7 +52,7 @@ from logfs.fs.kernel.passthrough import Passthrough
 from logfs.fs.kernel.permissions import Caller, check_search
 from logfs.fs.kernel.suspects import SuspectRequests
 from logfs.fs.operations.refused import RefusedOperations
-from logfs.fs.operations.topics import Creator, TopicChangeQueue, TopicChanges
+from logfs.fs.operations.topics import Creator, TopicChangeQueue, TopicChanges, owner_key
 from logfs.fs.options import MountOptions
 from logfs.fs.partitions.quotas import Quotas
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
@@ -124,7 +124,7 @@ class Operations(RefusedOperations):
             *(() if hooks is None else (hooks.suspects.note_waiting,)),
         )
         note_look = self.follow_reads.queues.note_directory_look
-        self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, note_look)
+        self.tasks = BackgroundTasks(store, tree, clock, note_look)
         self.index_wait = IndexWait()
         self.lookups = Lookups(tree, self.inodes, self.index_wait, clock.now_ms)
         self.listings = Listings(
@@ -257,6 +257,7 @@ class Operations(RefusedOperations):
         if fields.update_mode or fields.update_uid or fields.update_gid:
             with self._notes.of(self._request()) as note:
                 await self.topic_changes.run(
+                    owner_key(node)[0],
                     note.apply,
                     self._topics.set_attributes,
                     node,
@@ -332,10 +333,10 @@ class Operations(RefusedOperations):
         if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
         with self._notes.of(self._request()) as note:
-            creator, was_begun = _creator(ctx), note.was_begun
-            make = partial(self._topics.make, name, mode, creator, was_begun=was_begun)
+            make = partial(self._topics.make, name, mode, _creator(ctx), was_begun=note.was_begun)
             exists = partial(self._topics.exists, name)
-            await self.topic_changes.run(partial(note.apply, make, is_refused=exists))
+            topic = name.decode(errors="surrogateescape")
+            await self.topic_changes.run(topic, partial(note.apply, make, is_refused=exists))
             return await self._made(parent, name)
 
     @request_handler
@@ -388,7 +389,8 @@ class Operations(RefusedOperations):
         )
         creator = _creator(ctx)
         for last in self._topics.steps_of_growth(topic.name, number, creator):
-            await self.topic_changes.run(self._topics.grow, topic.name, last, mode, creator)
+            grow = partial(self._topics.grow, topic.name, last, mode, creator)
+            await self.topic_changes.run(topic.name, grow)
         topic.mtime_ms = self._clock.now_ms()
         node = await self.lookups.find(parent, name)
         if not isinstance(node, FileNode):
@@ -560,7 +562,8 @@ class Operations(RefusedOperations):
         with contextlib.ExitStack() as stack:
             if note.was_begun and value is None:
                 stack.enter_context(contextlib.suppress(NoSuchAttributeError))
-            await self.topic_changes.run(note.apply, change)
+            topic = node.name if isinstance(node, TopicNode) else ""
+            await self.topic_changes.run(topic, note.apply, change)
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
 

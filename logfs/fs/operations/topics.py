@@ -1,9 +1,11 @@
-"""Changes to topics, and to stored owners and modes: one at a time, in threads."""
+"""Changes to topics, and to stored owners and modes: those of one topic in turn, in threads."""
 
+import math
 import stat
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar, TypeVarTuple
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -25,6 +27,8 @@ Ts = TypeVarTuple("Ts")
 
 DEFAULT_UMASK = 0o022
 _PARTITIONS_IN_TURN = 64
+_UNLIMITED = trio.CapacityLimiter(math.inf)
+"""Changes whose disk hangs could use up a shared limit. Each topic has one at a time."""
 
 
 class Creator(NamedTuple):
@@ -36,10 +40,11 @@ class Creator(NamedTuple):
 
 
 class TopicChangeQueue:
-    """Runs changes of the store as a whole one at a time, in threads. Event loop only.
+    """Runs changes of topics, those of one topic one at a time, in threads. Event loop only.
+
+    A change whose disk hangs holds up no other topic.
 
     Attributes:
-        lock: Held during each change.
         names: What is looked up without Python, not during a change.
     """
 
@@ -48,13 +53,13 @@ class TopicChangeQueue:
         self.names = names
         self._tree = tree
         self._clock = clock
-        self.lock = trio.Lock()
+        self._locks: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
 
-    async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a change when its turn comes."""
-        async with self.lock:
+    async def run(self, topic: str, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a change of a topic when its turn comes."""
+        async with self._locks.setdefault(topic, trio.Lock()):
             with self.names.changing():
-                return await trio.to_thread.run_sync(call, *args)
+                return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
 
     async def undelete_topic(self, topic: str) -> None:
         """Restore a deleted topic.
@@ -63,7 +68,7 @@ class TopicChangeQueue:
             TopicExistsError, NoSuchTopicError, ReadOnlyError, OSError: See
                 ``LogStore.undelete_topic``.
         """
-        await self.run(self._store.writable.undelete_topic, topic, self._clock.now_ms())
+        await self.run(topic, self._store.writable.undelete_topic, topic, self._clock.now_ms())
         self._tree.root.mtime_ms = self._clock.now_ms()
 
     async def rename_topic(self, topic: TopicNode, new: str) -> None:
@@ -74,7 +79,8 @@ class TopicChangeQueue:
                 ``LogStore.rename_topic``.
         """
         with self._tree.kept_off_loop(topic):
-            await self.run(self._store.writable.rename_topic, topic.name, new, self._clock.now_ms())
+            rename = self._store.writable.rename_topic
+            await self.run(topic.name, rename, topic.name, new, self._clock.now_ms())
         self._tree.forget(topic)
         self._tree.root.mtime_ms = self._clock.now_ms()
 
@@ -106,13 +112,13 @@ class TopicChangeQueue:
             call = partial(delete, topic.name, self._clock.now_ms())
             if note is not None:
                 call = partial(note.apply, call, text=topic.topic_id or "")
-            await self.run(call)
+            await self.run(topic.name, call)
         self._tree.forget(topic)
         self._tree.root.mtime_ms = self._clock.now_ms()
 
 
 class TopicChanges:
-    """The changes of mkdir, touch, chmod and chown. In threads, one call at a time."""
+    """The changes of mkdir, touch, chmod and chown. In threads."""
 
     def __init__(
         self,
@@ -145,7 +151,6 @@ class TopicChanges:
         store, defaults = self._store, self._ownership
         text, count = name.decode(errors="surrogateescape"), store.config.num_partitions
         owner = creator.uid if self._options.uid is None else self._options.uid
-        self._quotas.check_partitions(creator.uid, text, count, owner)
         root_mode, _, root_gid = defaults.of_directory("")
         gid, permissions = creator.gid, stat.S_IMODE(mode)
         if root_mode & stat.S_ISGID:
@@ -156,17 +161,18 @@ class TopicChanges:
             self._own_id(gid, self._options.gid, defaults.gid),
         )
         file = StoredOwnership(self._own_mode(0o666 & ~creator.umask, 0o666))
-        if was_begun and self.exists(name):
-            store.writable.grow_topic(text, count, self._clock.now_ms(), file)
-            return
-        ownerships: dict[int | None, StoredOwnership] = {None: topic}
-        ownerships |= dict.fromkeys(range(count), file)
-        store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
+        with self._quotas.partitions_to_come(creator.uid, text, count, owner):
+            if was_begun and self.exists(name):
+                store.writable.grow_topic(text, count, self._clock.now_ms(), file)
+                return
+            ownerships: dict[int | None, StoredOwnership] = {None: topic}
+            ownerships |= dict.fromkeys(range(count), file)
+            store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
 
     def steps_of_growth(self, topic: str, number: int, creator: Creator) -> list[int]:
         """Return the numbers up to which ``grow`` adds partitions one after the other.
 
-        Other changes of the store take turns with them: a name that is made in a directory keeps
+        Other changes of the topic take turns with them: a name that is made in a directory keeps
         all programs from listing the directory until then.
 
         Raises:
@@ -188,14 +194,14 @@ class TopicChanges:
             QuotaExceededError: The creator may not have so many.
         """
         topic_mode, topic_uid, topic_gid = self._ownership.of_directory(topic)
-        self._quotas.check_partitions(creator.uid, topic, number + 1, topic_uid)
         gid = topic_gid if topic_mode & stat.S_ISGID else creator.gid
         ownership = StoredOwnership(
             self._own_mode(stat.S_IMODE(mode), 0o666),
             self._own_id(creator.uid, self._options.uid, topic_uid),
             self._own_id(gid, self._options.gid, topic_gid),
         )
-        self._store.writable.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
+        with self._quotas.partitions_to_come(creator.uid, topic, number + 1, topic_uid):
+            self._store.writable.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
 
     def _own_mode(self, mode: int, most: int) -> int | None:
         """Return the mode to store; None if it is the default of the mount."""
@@ -216,14 +222,19 @@ class TopicChanges:
             RefusedError: The node is neither a topic nor a growing plain name.
             NoSuchTopicError: The topic has been deleted.
         """
-        topic, partition = _owner_key(node)
+        topic, partition = owner_key(node)
         if topic:
             self._store.topic_id(topic)
         permissions = None if mode is None else stat.S_IMODE(mode)
         self._store.attributes.set(topic, partition, mode=permissions, uid=uid, gid=gid)
 
 
-def _owner_key(node: Node) -> tuple[str, int | None]:
+def owner_key(node: Node) -> tuple[str, int | None]:
+    """Return the topic and the partition whose owner and mode a node has; ("", None) of the root.
+
+    Raises:
+        RefusedError: They cannot be set.
+    """
     if isinstance(node, TopicNode):
         return node.name, None
     if isinstance(node, PlainNode):

@@ -15,7 +15,8 @@ unfinished line also takes a descriptor. ``logfs topic create`` and ``alter`` ha
 import os
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from logfs.config import TOPIC_KEYS
@@ -137,6 +138,8 @@ class Quotas:
         self._written: defaultdict[int, TopicUsage] = defaultdict(TopicUsage)  # by user
         self._lock = threading.Lock()
         self._refused: Counter[int] = Counter()  # by user, except writes
+        self._counting = threading.Lock()
+        self._to_come: dict[str, tuple[int, int]] = {}  # by topic: its owner, and its partitions
 
     def usages(self) -> list[UserUsage]:
         """Return the usage of each user with limits that this mount has seen."""
@@ -197,6 +200,24 @@ class Quotas:
             max_bytes = None
         return WriterLimits(owner, stored, max_bytes, self._written[caller], rate, clock_s)
 
+    @contextmanager
+    def partitions_to_come(
+        self, caller: int, topic: str, partitions: int, owner: int
+    ) -> Iterator[None]:
+        """Count partitions that are made inside the ``with`` block; any thread.
+
+        Raises:
+            QuotaExceededError: See ``check_partitions``.
+        """
+        with self._counting:
+            self.check_partitions(caller, topic, partitions, owner)
+            self._to_come[topic] = owner, partitions
+        try:
+            yield
+        finally:
+            with self._counting:
+                del self._to_come[topic]
+
     def check_partitions(self, caller: int, topic: str, partitions: int, owner: int) -> None:
         """Refuse a number of partitions for a topic that exists or is to be created.
 
@@ -213,11 +234,15 @@ class Quotas:
             return
         limit, total = self._options.user_max_partitions, partitions
         if not self._has_no_limits(owner) and partitions <= limit:
-            total += sum(
-                len(self._store.partitions(other))
+            counts = {
+                other: len(self._store.partitions(other))
                 for other in self._store.topics()
-                if other != topic and self._ownership.of_directory(other)[1] == owner
-            )
+                if self._ownership.of_directory(other)[1] == owner
+            }
+            to_come = list(self._to_come.items())
+            counts.update((other, count) for other, (whose, count) in to_come if whose == owner)
+            counts.pop(topic, None)
+            total += sum(counts.values())
         if total > limit:
             self._count_refused(caller)
             raise QuotaExceededError(

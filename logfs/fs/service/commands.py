@@ -140,7 +140,7 @@ class ControlCommands:
         )
         warnings: list[str] = []
         with self._notes.note(request).forgiving(TopicExistsError, lambda: self._has(topic)):
-            warnings = await self._changes.run(create)
+            warnings = await self._changes.run(topic, create)
         root = self._tree.root
         root.mtime_ms = self._clock.now_ms()
         return warnings
@@ -148,6 +148,7 @@ class ControlCommands:
     async def _alter(self, request: Request) -> object:
         topic = request["topic"]
         warnings = await self._changes.run(
+            topic,
             administration.alter_topic,
             self._store.writable,
             topic,

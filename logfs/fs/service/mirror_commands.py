@@ -47,6 +47,7 @@ class MirrorCommands:
         source = source_of(dict(request["source"]), "source")
         topic = request["topic"]
         ends = await self._operations.topic_changes.run(
+            topic,
             mirrors.open_mirror,
             self._store.writable,
             topic,
@@ -116,13 +117,14 @@ class MirrorCommands:
     async def promote(self, request: Request) -> object:
         """Make a mirror an ordinary topic."""
         await self._operations.topic_changes.run(
-            mirrors.promote, self._store.writable, request["topic"]
+            request["topic"], mirrors.promote, self._store.writable, request["topic"]
         )
         return None
 
     async def mirror_state(self, request: Request) -> object:
         """Note whether a mirror goes on, and why not."""
         await self._operations.topic_changes.run(
+            request["topic"],
             mirrors.note_state,
             self._store.writable,
             request["topic"],

@@ -84,7 +84,7 @@ class QueryCommands:
     async def describe(self, request: Request) -> object:
         """Return the facts about a topic."""
         facts = await self._operations.topic_changes.run(
-            administration.describe_topic, self._store.writable, request["topic"]
+            request["topic"], administration.describe_topic, self._store.writable, request["topic"]
         )
         return facts._asdict()
 

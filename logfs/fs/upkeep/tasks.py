@@ -54,7 +54,6 @@ class BackgroundTasks:
     Args:
         store: The store. If it is read-only, nothing is done to it.
         tree: Has the executors of the partitions.
-        changes: The lock of every change of the store as a whole.
         clock: The clocks.
         note_directory_look: Called after each look at the directory of another program.
 
@@ -68,14 +67,12 @@ class BackgroundTasks:
         self,
         store: AnyStore,
         tree: Tree,
-        changes: trio.Lock,
         clock: Clock,
         note_directory_look: Callable[[], None],
     ) -> None:
         self._store = store
         self._note_directory_look = note_directory_look
         self._tree = tree
-        self._changes = changes
         self._clock = clock
         self._due: set[MountedPartition] = set()
         self._busy: set[MountedPartition] = set()
@@ -167,8 +164,7 @@ class BackgroundTasks:
     async def _every(self, seconds: float, call: Callable[[], None]) -> None:
         while True:
             await trio.sleep(seconds)
-            async with self._changes:
-                await self._attempt(partial(trio.to_thread.run_sync, call))
+            await self._attempt(partial(trio.to_thread.run_sync, call))
 
     async def _attempt(self, run: Run) -> bool:
         """Run a call; an error is logged, and ends neither the task nor the mount."""
