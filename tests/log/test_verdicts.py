@@ -1,5 +1,7 @@
 """Every reader and every kind of store has the same verdict on each batch."""
 
+import io
+import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from logfs.records._reading import RecordSearch
 from logfs.records.batch import encode_batch
 from logfs.records.columns import Columns
 from logfs.records.record import Record
+from logfs.services.dumping.dump import dump_file
+from logfs.services.dumping.output import DumpOptions, Findings, Streams
+from logfs.services.dumping.source import DumpFile
 from logfs.services.following.files import FollowedSegments
 from logfs.services.scanning.ranges import OffsetRange, RangeReader
 from logfs.services.scanning.stored import StoredLog
@@ -247,6 +252,34 @@ def test_verify_names_the_batches_that_readers_refuse(kind: str) -> None:
             if finding.file.endswith(".log") and "cannot be used" in finding.problem
         ]
         assert sorted(findings) == sorted(expected), seed
+
+
+@pytest.mark.parametrize("prints_records", [False, True])
+def test_a_dump_names_the_batches_whose_offsets_go_back(prints_records: bool) -> None:
+    options = DumpOptions(records=prints_records, payloads=prints_records)
+    for seed in SEEDS:
+        directory, named, expected = directories(seed), list[str](), list[str]()
+        disk = directory.left(is_clean=True).disk
+        for base, batches in directory.segments:
+            name, findings = f"{TP.directory}/{log_name(base)}", Findings()
+            streams = Streams(io.BytesIO(), io.BytesIO())
+            try:
+                dump_file(DumpFile(disk, name, name, name), options, streams, findings)
+            except CorruptRecordError:
+                assert any(one.records is None for one in batches)
+                continue
+            lines = [line for line in findings.lines() if line.startswith("  Position: ")]
+            found = [re.sub(r"base offset \d+ is", "it is", line) for line in lines]
+            assert findings.is_damaged == bool(found)
+            named += found
+            after, position = base, 0
+            for one in batches:
+                if one.first < after:
+                    expected.append(f"  Position: {position}, it is below {after}")
+                else:
+                    after = one.last + 1
+                position += len(one.data)
+        assert named == expected, seed
 
 
 def test_verify_says_which_batches_the_next_start_cuts() -> None:

@@ -132,7 +132,8 @@ def dump(
     all such files in it. Nothing is locked or changed: a running broker may use them.
 
     A .log is printed by batches, whose checksums are checked; with --print-data-log by records.
-    Findings of the checks go to stderr at the end. The exit status is 1 if something is damaged
+    Findings of the checks go to stderr at the end, with batches that no reader uses although their
+    checksums are right, since their offsets go back. The exit status is 1 if something is damaged
     (kafka-dump-log's is 0) or a file cannot be read; the command continues with the next file.
 
     \b

@@ -9,7 +9,9 @@ import re
 
 from logfs.errors import CorruptRecordError
 from logfs.records._dumping import Dumper
+from logfs.records._reading import has_right_checksum, whole_batches
 from logfs.records.compression import decompress
+from logfs.records.layout import size_of
 from logfs.services.dumping.decoders import control_text
 from logfs.services.dumping.legacy import legacy_lines
 from logfs.services.dumping.output import MAX_INT32, DumpOptions, Findings, Streams
@@ -43,7 +45,8 @@ def dump_log(source: DumpFile, options: DumpOptions, streams: Streams, findings:
             parse=options.parse,
         )
         try:
-            _dump_batches(BatchWindow(file, end, source.path), dumper, options, source, streams)
+            window = BatchWindow(file, end, source.path)
+            _dump_batches(window, dumper, options, source, streams, findings)
         finally:
             dumper.drain(streams.out.write)
             findings.gaps(source.absolute, dumper.gaps)
@@ -70,9 +73,16 @@ def _title(source: DumpFile) -> str:
 
 
 def _dump_batches(
-    window: BatchWindow, dumper: Dumper, options: DumpOptions, source: DumpFile, streams: Streams
+    window: BatchWindow,
+    dumper: Dumper,
+    options: DumpOptions,
+    source: DumpFile,
+    streams: Streams,
+    findings: Findings,
 ) -> None:
+    after = source.base_offset if source.name.endswith(".log") else 0
     while (frame := window.frame(dumper.position)) is not None:
+        invalid = dumper.invalid
         try:
             if frame.is_legacy:
                 _dump_message(window, frame, dumper, options, streams)
@@ -83,6 +93,17 @@ def _dump_batches(
             text = f"{source.path}: batch at position {position}: {error}"
             raise CorruptRecordError(text, position, source.path) from error
         dumper.drain(streams.out.write)
+        at, stop = frame.place, frame.place + dumper.position - frame.position
+        while at < stop:
+            at, after, problem = whole_batches(
+                window.buffer, at, stop, after, dumper.invalid > invalid
+            )
+            if problem is None:
+                break
+            size = size_of(window.buffer, at)
+            if has_right_checksum(window.buffer, at, at + size):  # else its own line says so
+                findings.refused(source.absolute, frame.position + at - frame.place, problem)
+            at += size
 
 
 def _feed(window: BatchWindow, frame: Frame, dumper: Dumper) -> None:

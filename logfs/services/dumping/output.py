@@ -13,12 +13,15 @@ Findings are printed after all files, in the words of Kafka's tool:
     Non-consecutive offsets in <path>                           records, newest first
       <n> is followed by <n>
 
+    Batches that readers refuse in <path>                       not among those of Kafka's tool
+      Position: <n>, <problem>
+
 Findings of a kind are in the order of the files (in Kafka's tool, of a hash table).
 
 Source: Kafka DumpLogSegments.main, TimeIndexDumpErrors.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -72,6 +75,7 @@ class Findings:
     _out_of_order: Pairs = field(default_factory=dict)
     _not_found: Pairs = field(default_factory=dict)
     _gaps: Pairs = field(default_factory=dict)
+    _refused: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
     def index_mismatch(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
         """Add an offset index entry that differs from the last offset of its batch."""
@@ -92,6 +96,11 @@ class Findings:
         """Add a time index entry with an offset that is not the last offset of a batch."""
         self.is_damaged |= not is_harmless
         self._not_found.setdefault(path, []).append((indexed, found))
+
+    def refused(self, path: str, position: int, problem: str) -> None:
+        """Add a batch whose checksum is right and that no reader uses."""
+        self.is_damaged = True
+        self._refused.setdefault(path, []).append((position, problem))
 
     def gaps(self, path: str, pairs: Sequence[tuple[int, int]]) -> None:
         """Add pairs of offsets of neighbouring records that are not consecutive."""
@@ -121,9 +130,14 @@ class Findings:
         yield from _section(
             "Non-consecutive offsets in {}", "  {} is followed by {}", _reversed(self._gaps)
         )
+        yield from _section(
+            "Batches that readers refuse in {}", "  Position: {}, {}", self._refused
+        )
 
 
-def _section(title: str, line: str, found: Pairs) -> Iterator[str]:
+def _section(
+    title: str, line: str, found: Mapping[str, Sequence[tuple[object, object]]]
+) -> Iterator[str]:
     for path, pairs in found.items():
         yield title.format(path)
         for pair in pairs:
