@@ -131,12 +131,14 @@ def test_status_warns_about_topics_without_configuration_and_odd_settings(
     (data / "theirs-0").mkdir()
     (data / "theirs-0" / f"{7:020}.log").write_bytes(bytes(100))
     status, out, _ = logfs("status", data)
-    assert status == 0
     for topic in (b"users", b"theirs"):
         assert topic + b" has no configuration of its own, as a broker leaves it" in out
     assert b"orders: warning: segment.ms=700000000" in out
     theirs = next(row for row in out.splitlines() if row.startswith(b"theirs "))
-    assert theirs.split() == b"theirs 1 - 100B - - - - - - 0 ok, never trimmed".split()
+    assert theirs.split() == b"theirs 1 - 100B - - - - - - - unknown, never trimmed".split()
+    assert status == 2
+    assert b"theirs: nothing is known of the records of 1 partition" in out
+    assert logfs("status", data / "orders").status == 0
 
 
 def test_status_names_an_unclean_stop(logfs: Call, data: Path) -> None:

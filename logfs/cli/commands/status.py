@@ -76,13 +76,13 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
                    timestamps of the first record that is kept, and the largest one
         LOSSES     noticed in the life of the log; 'logfs cat PATH.meta' has each
 
-    "-" is unknown: a broker made the topic and logfs has never written to it, or the mount is
-    read-only. Lines below the table name offline partitions, losses, topics without a configuration
-    (retention never trims these), the lag of consumer groups, and settings that are probably a
-    mistake.
+    "-" is unknown. The state is unknown if a broker made the partition and logfs has never loaded
+    it: only names and sizes are read then, and 'logfs verify' reads the rest. Lines below the table
+    name offline partitions, losses, topics without a configuration (retention never trims these),
+    the lag of consumer groups, and settings that are probably a mistake.
 
     The exit status is 0 if all is well, 1 if a partition is offline, there are losses or the disk
-    is full (less than 1 MiB or no inode is free), 2 if the state could not be read.
+    is full (less than 1 MiB or no inode is free), 2 if the state of a partition is not known.
 
     \b
     Examples:
@@ -153,7 +153,12 @@ def _verdict(found: "Status") -> int:
 
 
 def _is_unknown(row: "PartitionOverview") -> bool:
-    """Tell whether this user may not read a partition, so that nothing is known of it."""
+    """Tell whether nothing is known of the records of a partition, so that it may be damaged."""
+    return row.log_end_offset is None and row.offline is None
+
+
+def _is_closed(row: "PartitionOverview") -> bool:
+    """Tell whether this user may not read a partition."""
     return row.segments is None and row.offline is None
 
 
@@ -449,10 +454,17 @@ def _notes(found: "Status") -> list[str]:
         notes += _notes_of_mirror(topic)
         notes += _notes_of_forwards(topic)
         notes += _notes_of_quotas(topic)
-        unknown = sum(map(_is_unknown, topic.partitions))
-        if unknown:
-            count = tables.counted(unknown, "partition")
+        closed = sum(map(_is_closed, topic.partitions))
+        if closed:
+            count = tables.counted(closed, "partition")
             notes.append(f"{topic.topic}: nothing is known of {count}, which you may not read")
+        unread = sum(map(_is_unknown, topic.partitions)) - closed
+        if unread:
+            count = tables.counted(unread, "partition")
+            notes.append(
+                f"{topic.topic}: nothing is known of the records of {count}, which logfs has never "
+                "loaded: 'logfs verify' checks them, and a mount loads them"
+            )
         if topic.has_config is False:
             notes.append(
                 f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "
