@@ -243,6 +243,30 @@ def test_a_copy_of_a_segment_keeps_its_positions(broker: FakeBroker) -> None:
     assert not follower.log.losses
 
 
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_a_copy_of_a_segment_is_opened_by_the_first_mount_only(
+    broker: FakeBroker, restart: Restart
+) -> None:
+    fill(broker, 300, segments=3)
+    follower = Follower(broker.disk, FakeDisk())
+    follower.restart()
+    copies = [broker.path(base_offset) for base_offset in broker.bases[:-1]]
+    for base_offset in broker.bases[:-1]:
+        _put_in_place(broker, base_offset, broker.disk.read(broker.path(base_offset)))
+    opened = list[str]()
+
+    def note(operation: str, name: str, _size: int) -> None:
+        if operation == "open":
+            opened.append(name)
+
+    broker.disk.before = note
+    restart(follower)
+    assert set(copies) <= set(opened)
+    opened.clear()
+    restart(follower)
+    assert not set(copies) & set(opened)
+
+
 @pytest.mark.expect_log("it is not what it was when it was read last")
 @pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
 def test_another_segment_of_the_same_size_is_read_from_its_start(restart: Restart) -> None:

@@ -9,8 +9,8 @@ entry of the open segment has a mark of the page cache:
     4-7     last batch   uint32   checksum of the first bytes of its last batch, its CRC among them
 
 It is the same segment if either is the same. So a copy keeps its positions, and a segment that was
-not touched is recognised without being opened. Zeros mean that it is not known: an earlier version
-of logfs wrote the entry.
+not touched is recognised without being opened. A copy is opened once: then it has the identity of
+the new file. Zeros mean that it is not known: an earlier version of logfs wrote the entry.
 """
 
 import struct
@@ -21,7 +21,7 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import count_text_entries_before, decode_text_entry
 from logfs.log.segments.segment import Segment
 from logfs.records.checksum import crc32c
-from logfs.records.layout import LOG_OVERHEAD_BYTES, size_of
+from logfs.services.following.tail import heads
 from logfs.services.following.tailcheckpoint import MARK_BYTES
 
 UNKNOWN = bytes(8)
@@ -45,27 +45,30 @@ def identify(disk: Disk, segment: Segment, entries: Entries) -> bytes:
         return UNKNOWN
 
 
-def is_same(
+def confirmed(
     identity: bytes,
     disk: Disk,
     segment: Segment,
     found: FileStat,
     read_entries: Callable[[], Entries],
-) -> bool:
-    """Whether a segment with an identity is the file that ``disk.stat`` found under its name.
+) -> bytes | None:
+    """Return the identity that a segment has now; None if its name is that of another segment.
 
     Args:
+        found: What ``disk.stat`` found under its name.
         read_entries: Returns the text index entries; called only if the file is another one.
 
     Raises:
         CorruptIndexError: The text index is damaged.
         OSError: The file or the text index cannot be read.
     """
-    if identity == UNKNOWN:
-        return True
-    if identity[:4] == _CHECKSUM.pack(_of_file(found)):
-        return True
-    return identity[4:] == _CHECKSUM.pack(_of_last_batch(disk, segment, read_entries()))
+    file = _CHECKSUM.pack(_of_file(found))
+    if identity == UNKNOWN or identity[:4] == file:
+        return identity
+    last_batch = _of_last_batch(disk, segment, read_entries())
+    if identity[4:] != _CHECKSUM.pack(last_batch) or (segment.size_bytes and not last_batch):
+        return None
+    return file + identity[4:]
 
 
 def _of_file(found: FileStat) -> int:
@@ -78,13 +81,9 @@ def _of_last_batch(disk: Disk, segment: Segment, entries: Entries) -> int:
     position = decode_text_entry(entries, count - 1).file_position if count else 0
     log: File = disk.open(segment.name)
     try:
-        while position < segment.size_bytes:
-            head = log.pread(MARK_BYTES, position)
-            if len(head) < MARK_BYTES or size_of(head) <= LOG_OVERHEAD_BYTES:
-                return 0
-            position += size_of(head)
-            if position == segment.size_bytes:
-                return crc32c(head)
-        return 0
+        end, head = position, b""
+        for end, head in heads(log, position, segment.size_bytes):  # noqa: B007 - the last one
+            pass
+        return crc32c(head[:MARK_BYTES]) if head and end == segment.size_bytes else 0
     finally:
         log.close()

@@ -144,7 +144,9 @@ class _Beginning:
 
     def _known_segments(self, positions: FollowedPositions, bases: list[int]) -> list[Segment]:
         """Return the oldest segments, as far as they are what they were."""
-        known = []
+        known: list[Segment] = []
+        if not isinstance(positions, CachedPositions):
+            return known
         for base_offset in bases:
             entry = positions.entries.get(base_offset)
             if entry is None or entry.state is not SegmentState.SEALED:

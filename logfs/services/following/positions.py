@@ -31,7 +31,7 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.writing.reservation import PositionReservation
 from logfs.services.following.files import OwnTexts
-from logfs.services.following.identity import identify, is_same
+from logfs.services.following.identity import confirmed, identify
 from logfs.services.following.tailcheckpoint import (
     TailCheckpoint,
     decode_checkpoint,
@@ -71,10 +71,6 @@ class FollowedPositions:
     def entries(self) -> dict[int, TableEntry]:
         """What is known of segments from before, by base offset."""
         return {}
-
-    def is_same(self, segment: Segment, found: FileStat) -> bool:
-        """Whether a sealed segment that is known is the file that was found under its name."""
-        return found.size == segment.size_bytes
 
     def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""
@@ -248,11 +244,14 @@ class CachedPositions(FollowedPositions):
         if found.size != entry.size_bytes:
             return False
         try:
-            return is_same(
+            identity = confirmed(
                 entry.boot, self._followed, segment, found, lambda: self.text_entries(segment)
             )
         except (CorruptIndexError, OSError):
             return False
+        if identity is not None and identity != entry.boot:
+            self._try(lambda: self.table.put(entry._replace(boot=identity)))
+        return identity is not None
 
     def resumed_entries(self, segment: Segment, count: int) -> bytes | None:
         """Return the first entries of the text index of the segment that was read last.

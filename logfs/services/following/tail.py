@@ -9,6 +9,7 @@ the last mark that still is says where.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from logfs.disk.vfs import File
@@ -271,14 +272,21 @@ def find_boundary(log: File, segment: Segment, text: Entries, limit: int, epoch:
 
 def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
     """Return where the whole batches of a leader epoch, or an older one, end."""
-    while position + HEADER_BYTES <= limit:
-        head = log.pread(HEADER_BYTES, position)
-        if not header_ok(head, 0, limit - position):
-            break
+    for end, head in heads(log, position, limit):
         if leader_epoch_of(head) > epoch:
             break
-        position += size_of(head)
+        position = end
     return position
+
+
+def heads(log: File, position: int, limit: int) -> Iterator[tuple[int, bytes]]:
+    """Yield where each whole batch from a position on ends, and its first bytes."""
+    while position < limit:
+        head = log.pread(HEADER_BYTES, position)
+        if not header_ok(head, 0, limit - position):
+            return
+        position += size_of(head)
+        yield position, head
 
 
 def boundary_at(log: File, entries: Entries, segment: Segment, position: int) -> Boundary:
