@@ -1,12 +1,14 @@
 """A proxy answers in the place of the store with status 200: nothing is lost, and all goes on."""
 
 import errno
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from logfs.disk.remote import s3
 from tests.mounting import Mount, wait_until
 from tests.remote.answers import Answers, Reply, Request, refusal
 from tests.remote.servers import Bucket
@@ -54,6 +56,40 @@ def test_an_answer_of_another_server_is_no_list_and_no_object(
     assert [stat.key for stat in store.list_level("a/").objects] == ["a/b"]
     assert not store.list_level("b/").objects
     assert not list(store.list_all("b/"))
+
+
+def page_of(keys: list[str]) -> Reply:
+    """Return a page of a list that another one follows."""
+    rows = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2026-11-28T10:00:00.000Z</LastModified>"
+        "<ETag>&quot;a&quot;</ETag><Size>1</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        for key in keys
+    )
+    text = (
+        "<?xml version='1.0'?><ListBucketResult><IsTruncated>true</IsTruncated>"
+        f"<NextContinuationToken>again</NextContinuationToken>{rows}</ListBucketResult>"
+    )
+    return Reply(200, {"Content-Type": "application/xml"}, text.encode())
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_list_without_an_end_is_an_error(
+    bucket: Bucket, answers: Answers, monkeypatch: pytest.MonkeyPatch, repeats: bool
+) -> None:
+    monkeypatch.setattr(s3, "_MOST_LISTED", 5000)
+    store = replace(bucket, endpoint=answers.endpoint).open(timeout_s=5)
+    prefix = store.url.partition("://")[2].partition("/")[2]
+    start = f"{prefix}/" if prefix else ""
+    numbers = itertools.count()
+
+    def next_page(_request: Request) -> Reply:
+        first = 0 if repeats else 1000 * next(numbers)
+        return page_of([f"{start}a/{first + number:09}" for number in range(1000)])
+
+    answers.rule = next_page
+    with pytest.raises(OSError, match="lists objects without an end"):
+        for _ in store.list_all("a/"):
+            pass
 
 
 def local_logs(mount: Mount) -> list[Path]:

@@ -72,6 +72,7 @@ _SPARE_S = 5
 _SIGNING_KEYS = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
 """With these requests are signed; other credentials of Azure and those of Google are tokens."""
 _PAGE = 1000
+_MOST_LISTED = 10_000_000
 """Objects of one answer to a list."""
 _NEEDS_EXTRA = (
     "the library obstore is missing: add it with 'sudo make install EXTRAS=remote', or with "
@@ -384,7 +385,7 @@ class _Store:
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""
         directory = prefix.rpartition("/")[0] or None
-        last = ""
+        last, fresh, repeated = "", 0, 0
         pages: Any = None
         client: Any = None
 
@@ -404,6 +405,11 @@ class _Store:
                 # Azurite begins again if nothing comes after the offset.
                 if row["path"] > last and row["path"].startswith(prefix):
                     yield self._stat(row)
+            is_fresh = rows[-1]["path"] > last
+            fresh, repeated = (fresh + 1, 0) if is_fresh else (fresh, repeated + 1)
+            if repeated > fresh + 1 or fresh * _PAGE > _MOST_LISTED:
+                text = f"the store lists objects without an end: {fresh} pages, and more"
+                raise OSError(errno.EIO, f"{text}. Check the server", self._address(prefix))
             last = max(last, rows[-1]["path"])
         if not last:
             self._check_empty()
