@@ -14,10 +14,11 @@
 
 Work that is too large for a command's module: append (append_target, append_files, timed_lines),
 cat (address_output), tail (tail_records, tail_groups), plan (disk_forecast), verify (verify_data),
-reindex (reindex_data), export (parquet_export), doctor (diagnosis), group (group_tables), mirror
-(mirror_jobs), forward (forward_jobs). Of several commands: ``record_query`` chooses records,
-``cluster_clients`` and ``running`` serve mirror and forward, ``sharing`` shares work out to threads
-or to Spark. The manual has ``manual_page`` and ``manual_environment``.
+status (status_notes, daemon_activity), reindex (reindex_data), export (parquet_export), doctor
+(diagnosis), group (group_tables), mirror (mirror_jobs), forward (forward_jobs). Of several
+commands: ``record_query`` chooses records, ``cluster_clients`` and ``running`` serve mirror and
+forward, ``sharing`` shares work out to threads or to Spark. The manual has ``manual_page`` and
+``manual_environment``.
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
 In every layer, what few calls of ``cat``, ``tail``, ``append``, ``offsets`` and ``status`` need is

@@ -2,7 +2,7 @@
 
 import pytest
 
-from logfs.cli.commands.status import describe_activity
+from logfs.cli.daemon_activity import describe_activity
 from tests.cli.conftest import Mounted, run
 
 QUICK = {"count": 3, "seconds": 0.1, "p50_within": 0.00005, "p99_within": 0.004}

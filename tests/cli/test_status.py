@@ -113,6 +113,30 @@ def test_losses_set_the_exit_status(logfs: Call, data: Path) -> None:
     assert logfs("status", data / "users").status == 0
 
 
+def kinds_of(found: dict[str, Any]) -> list[tuple[object, ...]]:
+    return [(note["kind"], note["topic"], note["partition"]) for note in found["notes"]]
+
+
+@pytest.mark.expect_log("seven bytes are gone")
+def test_the_json_has_the_notes_and_the_verdict_of_the_lines(logfs: Call, data: Path) -> None:
+    found = json.loads(logfs("status", data, "--json").out)
+    assert (found["verdict"], kinds_of(found)) == ("ok", [])
+    (data / "theirs-0").mkdir()
+    (data / "theirs-0" / f"{7:020}.log").write_bytes(bytes(100))
+    found = json.loads(logfs("status", data, "--json").out)
+    notes = [("unknown", "theirs", None), ("config", "theirs", None)]
+    assert (found["verdict"], kinds_of(found)) == ("unknown", notes)
+    store = open_store(data)
+    store.partition("orders", 2).add_loss("cut", "x.log", 5, 7, "seven bytes are gone", now_ms())
+    store.close(now_ms())
+    status, out, _ = logfs("status", data)
+    found = json.loads(logfs("status", data, "--json").out)
+    assert (found["verdict"], status) == ("trouble", 1)
+    assert kinds_of(found)[0] == ("loss", "orders", 2)
+    texts = [note["text"] for note in found["notes"]]
+    assert out.decode().splitlines()[-len(texts) :] == texts
+
+
 @pytest.mark.expect_log("orders/1 could not be loaded")
 def test_an_unreadable_partition_sets_the_exit_status(logfs: Call, data: Path) -> None:
     (data / "orders-1" / "partition.metadata").write_text("nonsense")

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from logfs.cli.commands.status import notes_of_users
+from logfs.cli.status_notes import of_users
 from logfs.fs.files.throttling import Throttling
 from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.fs.metrics import users
@@ -217,7 +217,9 @@ async def test_what_users_use_is_in_metrics_and_status() -> None:
         "logfs_user_throttled_total": 0,
         "logfs_user_throttled_seconds_total": 0.0,
     }
-    assert notes_of_users(metrics) == [f"user 1001: {size}B of 1000B used, 2 requests refused"]
+    assert [note.text for note in of_users(metrics)] == [
+        f"user 1001: {size}B of 1000B used, 2 requests refused"
+    ]
 
 
 class SlowRate:
