@@ -369,3 +369,23 @@ def test_a_batch_that_is_too_large_to_be_decompressed_stays() -> None:
     bench.put(log_name(0), data[: position + 70] + b"?" + data[position + 71 :])
     start(bench)
     assert kinds_of_losses(bench) == ["cut"]
+
+
+def test_a_segment_that_was_cut_is_scanned_if_the_table_has_it_longer() -> None:
+    """A start cuts a log after a power cut, and is killed before there is room for the table."""
+    bench = Bench()
+    bench.write(b"durable")
+    bench.log.flush()
+    bench.store.checkpoint()
+    bench.write(b"lost")
+    bench.log.roll(bench.now_ms)
+    bench.write(b"lost too")
+    _, (second, _) = batches_in(bench.file(log_name(0)))
+    bench.put(log_name(0), bench.file(log_name(0))[:second])
+    for name, _ in bench.disk.list(DIRECTORY):
+        if name.startswith(f"{2:020}"):
+            bench.disk.remove(f"{DIRECTORY}/{name}")
+    bench.put(log_name(1), b"")
+    assert lines_of(bench.kill()) == [b"durable"]
+    bench.write(b"more")
+    assert lines_of(bench.log) == [b"durable", b"more"]

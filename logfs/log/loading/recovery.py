@@ -189,8 +189,7 @@ def _load_segment(
     after = _after(bases, number)
     must_recover = loader.must_recover(after)
     if entry is not None and (
-        loader.is_tiered(entry.base_offset)
-        or _is_trusted(loader, entry, must_recover, after is None)
+        loader.is_tiered(entry.base_offset) or _is_trusted(loader, entry, must_recover, after)
     ):
         return loader.known_segment(entry)
     following = bases[number + 1 :]
@@ -218,8 +217,13 @@ def _without_deleted(loader: Loader) -> list[int]:
     return [base_offset for base_offset in bases if base_offset >= first]
 
 
-def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: bool) -> bool:
-    if loader.scans_all or (must_recover and entry.state is not SegmentState.CLOSED):
+def _is_trusted(
+    loader: Loader, entry: TableEntry, must_recover: bool, following: int | None
+) -> bool:
+    # A start cuts a log after a power cut, and may then find no room for the table.
+    was_cut = following is not None and (entry.next_offset or 0) > following
+    is_doubtful = must_recover and entry.state is not SegmentState.CLOSED
+    if was_cut or is_doubtful or loader.scans_all:
         return False
     if entry.state is SegmentState.OPEN:
         return False
@@ -230,7 +234,7 @@ def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: 
     # A broker may have appended to the segment that was active, and compacted the others.
     is_closed = entry.state is SegmentState.CLOSED
     is_compacted = loader.topic_partition in loader.context.compacted
-    if not (is_last or must_recover or is_closed or is_compacted):
+    if not (following is None or must_recover or is_closed or is_compacted):
         return True
     name = loader.known_segment(entry).name
     return loader.context.disk.stat(name).size == entry.size_bytes
