@@ -20,6 +20,7 @@ to the same place again, are dropped. Names and their directories do the same.
 
 import copy
 import errno
+import itertools
 import os
 import threading
 from collections import Counter
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from random import Random
+from weakref import WeakValueDictionary
 
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
@@ -39,6 +41,7 @@ from logfs.disk.vfs import (
     replace_file,
 )
 from logfs.errors import LockedError
+from logfs.log.writing._end import use_files
 from tests import fakestate
 from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
 from tests.fakesyncs import BeginsSyncs
@@ -59,6 +62,7 @@ class FakeDisk:
         names_need_room: A new file or directory needs room of its own.
         mounts: How often the file system was mounted; the cache is lost between two mounts.
         cold: Name patterns; ``pread_nowait_into`` of a match would wait.
+        descriptors: Its files have these, so that native code writes to them; None: they have none.
     """
 
     def __init__(self) -> None:
@@ -77,6 +81,7 @@ class FakeDisk:
         self._death = fakestate.Death()
         self.locked: set[str] = set()
         self.opens: Counter[FileNode] = Counter()
+        self.descriptors: Descriptors | None = None
 
     def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next such operation on a matching name raise OSError, once, with no effect."""
@@ -358,6 +363,41 @@ class FakeDisk:
             self._change((directory, leaf, None))
 
 
+class Descriptors:
+    """The files of fake disks by descriptors, for native code; see ``logfs.log.writing._end``."""
+
+    def __init__(self) -> None:
+        self._files: WeakValueDictionary[int, FakeFile] = WeakValueDictionary()
+        self._numbers = itertools.count(1 << 20)  # none of the machine's
+
+    def of(self, file: "FakeFile") -> int:
+        """Return the descriptor of a file."""
+        if file.descriptor < 0:
+            file.descriptor = next(self._numbers)
+            self._files[file.descriptor] = file
+        return file.descriptor
+
+    def write(self, descriptor: int, data: bytes, position: int, /) -> None:
+        self._files[descriptor].pwrite(data, position)
+
+    def cut(self, descriptor: int, size: int, /) -> None:
+        self._files[descriptor].truncate(size)
+
+    def sync(self, descriptor: int, /) -> None:
+        self._files[descriptor].sync()
+
+
+@contextmanager
+def native_writes() -> Iterator[Descriptors]:
+    """Let native code write to fake disks that get these descriptors."""
+    descriptors = Descriptors()
+    use_files(descriptors)
+    try:
+        yield descriptors
+    finally:
+        use_files(None)
+
+
 class FakeFile(BeginsSyncs):
     """An open file of a ``FakeDisk``. See ``logfs.disk.vfs.File`` for the contract."""
 
@@ -367,6 +407,7 @@ class FakeFile(BeginsSyncs):
         self._name = name
         self._is_writable = is_writable
         self._generation: int | None = disk.generation
+        self.descriptor = -1
         disk.opens[node] += 1
 
     def size(self) -> int:
@@ -377,7 +418,7 @@ class FakeFile(BeginsSyncs):
         return id(self._node)
 
     def fileno(self) -> int:
-        return -1
+        return -1 if self._disk.descriptors is None else self._disk.descriptors.of(self)
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         with self._using("pread", len(buffer)):

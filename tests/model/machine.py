@@ -23,7 +23,7 @@ from logfs.log.store import LogStore
 from logfs.log.writing import reservation
 from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition, View
-from tests.fakes import START_MS, FakeDisk
+from tests.fakes import START_MS, Descriptors, FakeDisk
 from tests.fakestate import Stopped
 from tests.model.account import Account, Defect, Found, Line, StopKind
 
@@ -97,9 +97,12 @@ class Machine:
         is_half_made: Making it was interrupted; a power cut may take it, unless it was used.
     """
 
-    def __init__(self, random: Random, counts: Counter[str]) -> None:
+    def __init__(
+        self, random: Random, counts: Counter[str], descriptors: Descriptors | None = None
+    ) -> None:
         self.counts = counts
         self.disk = FakeDisk()
+        self.disk.descriptors = descriptors
         self.now_ms = START_MS
         self.writers: list[Writer] = []
         self.batch: Batch | None = None
@@ -111,9 +114,10 @@ class Machine:
         self._ids = self._uids = self._writers = 0
         self._losses: dict[TopicPartition, int] = {}
         self.properties = {
-            "internal.segment.bytes": random.choice(["300", "700", "3000"]),
+            # Native code appends where a batch may have 8 KiB, and is not compressed.
+            "internal.segment.bytes": random.choice(["300", "700", "3000", *(3 * ["9000"])]),
             "index.interval.bytes": random.choice(["0", "100", "4096"]),
-            "compression.type": random.choice(["producer", "producer", "lz4"]),
+            "compression.type": random.choice([*(4 * ["producer"]), "lz4"]),
             "preallocate": random.choice(["false", "false", "true"]),
         }
         self.store = self.open(self.disk)
@@ -172,6 +176,18 @@ class Machine:
         self._writers += 1
         file = LineWriter(self.log(tp), self.accounts[tp].view)
         self.writers.append(Writer(self._writers, tp, file))
+
+    def write(self, writer: Writer, data: bytes, *, is_native: bool) -> int:
+        """Write; returns how much was accepted. Native code writes what it can, if it is asked."""
+        if is_native and self.disk.descriptors is not None:
+            log = self.log(writer.topic_partition)
+            log.exclusive().clock_ms = self.now_ms
+            log.arm()
+            accepted = writer.file.native.write(data)
+            if accepted is not None:
+                self.counts["native writes"] += 1
+                return accepted
+        return writer.file.write(data, self.now_ms)
 
     def close_writer(self, writer: Writer) -> None:
         """Close a file; its unfinished line becomes a record, now or when there is room."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from tests.fakes import native_writes
 from tests.fakestate import Stopped
 from tests.model.account import Defect, StopKind
 from tests.model.machine import Machine, short_leases, short_pages
@@ -96,7 +97,11 @@ def run_plan(seed: int, plan: Sequence[Planned], counts: Counter[str]) -> None:
         Defect: A promise was broken.
         Exception: So it was if anything else comes out.
     """
-    machine = Machine(Random(seed), counts)
+    with native_writes() as descriptors:
+        _run(Machine(Random(seed), counts, descriptors), plan, counts)
+
+
+def _run(machine: Machine, plan: Sequence[Planned], counts: Counter[str]) -> None:
     for planned in plan:
         random = Random(planned.seed)
         if planned.death is not None:

@@ -29,6 +29,8 @@ from tests.model.backups import back_up_and_restore
 from tests.model.machine import ALL, T0, T1, TRIMMED, Batch, C, D, Machine, Writer
 
 MAX_WRITERS = 5
+NATIVE_WRITES = 0.6
+"""The share of the writes that native code is asked to do first, as a daemon asks it."""
 FILES = ("*.log", "*.unfinished", "*/logfs.segments", "*index", "*-checkpoint*", "*")
 _OPTIONS = EncodeOptions(1 << 20)
 
@@ -50,7 +52,8 @@ def write(m: Machine, random: Random) -> None:
         writer.queue.append(line)
     stream = b"".join(line.data + b"\n" for line in writer.queue)[writer.sent :]
     size = random.choice([len(stream), *(random.randint(1, len(stream)) for _ in range(2))])
-    return _write(m, writer, stream[: _readable(writer, size)])
+    is_native = random.random() < NATIVE_WRITES
+    return _write(m, writer, stream[: _readable(writer, size)], is_native=is_native)
 
 
 def _readable(writer: Writer, size: int) -> int:
@@ -64,14 +67,14 @@ def _readable(writer: Writer, size: int) -> int:
     return size
 
 
-def _write(m: Machine, writer: Writer, data: bytes) -> None:
+def _write(m: Machine, writer: Writer, data: bytes, *, is_native: bool) -> None:
     end, at = len(data) + writer.sent, 0
     for line in writer.queue:
         if end > at:
             line.offer(min(end - at, line.full))
         at += line.full
     try:
-        accepted = writer.file.write(data, m.now_ms)
+        accepted = m.write(writer, data, is_native=is_native)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             m.close_writer(writer)
@@ -120,7 +123,11 @@ def sync(m: Machine, random: Random) -> None:
     if not m.writers:
         return
     writer = random.choice(m.writers)
-    writer.file.sync()
+    is_native = random.random() < NATIVE_WRITES and writer.file.is_all_records
+    if is_native and writer.file.native.sync():
+        m.counts["native syncs"] += 1
+    else:
+        writer.file.sync()
     m.flushed(writer.topic_partition)
     if writer.sent:
         writer.queue[0].synced = writer.sent

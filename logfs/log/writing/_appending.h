@@ -43,6 +43,49 @@ static void put_long(int64_t *number, int64_t value) {
     __atomic_store_n(number, value, __ATOMIC_RELEASE);
 }
 
+/* --- Calls to the files --------------------------------------------------------------------------- */
+
+/* What is done to a file by its descriptor. Each returns 0 or an errno. */
+typedef struct file_calls {
+    int (*write)(int fd, const uint8_t *data, int64_t size, int64_t position);
+    int (*cut)(int fd, int64_t size);
+    int (*hold)(int fd); /* returns another descriptor of the file, which Python does not close; -1 */
+    int (*sync)(int fd, int *is_removed); /* takes that descriptor back */
+} file_calls;
+
+static int machine_write(int fd, const uint8_t *data, int64_t size, int64_t position) {
+    while (size > 0) {
+        ssize_t done = pwrite(fd, data, (size_t)size, position);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return done < 0 ? errno : EIO;
+        }
+        data += done;
+        position += done;
+        size -= done;
+    }
+    return 0;
+}
+
+static int machine_cut(int fd, int64_t size) { return ftruncate(fd, size) == 0 ? 0 : errno; }
+
+static int machine_hold(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+static int machine_sync(int fd, int *is_removed) {
+    struct stat file;
+    int error = fsync(fd) == 0 ? 0 : errno;
+    *is_removed = error == 0 && (fstat(fd, &file) != 0 || file.st_nlink == 0);
+    close(fd);
+    return error;
+}
+
+static const file_calls MACHINE_FILES = {machine_write, machine_cut, machine_hold, machine_sync};
+
+/* Those of the machine, unless a test has put another disk in their place. */
+static const file_calls *appending_files = &MACHINE_FILES;
+
 /* --- The file of an unfinished line ------------------------------------------------------------- */
 
 #define FRAME_HEADER 12
@@ -300,20 +343,7 @@ static int64_t appending_clock(clockid_t clock) {
 }
 
 static int appending_pwrite(void *file, const uint8_t *data, int64_t size, int64_t position) {
-    int fd = *(int *)file;
-    while (size > 0) {
-        ssize_t done = pwrite(fd, data, (size_t)size, position);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            return done < 0 ? errno : EIO;
-        }
-        data += done;
-        position += done;
-        size -= done;
-    }
-    return 0;
+    return appending_files->write(*(int *)file, data, size, position);
 }
 
 /* Where batches are encoded, and a first line is put together: memory of this thread. */
@@ -344,7 +374,7 @@ static int appending_frame(line_file *line, int kind, const uint8_t *data, int64
 /* Cut off what a failed write, or an announcement whose batch is not in the log, has left. */
 static void appending_cut(log_partition *partition, line_file *line) {
     line->is_void = 1;
-    if (ftruncate(line->fd, line->end) == 0) {
+    if (appending_files->cut(line->fd, line->end) == 0) {
         __atomic_add_fetch(&line->changes, 1, __ATOMIC_SEQ_CST);
         line->is_void = 0;
     } else {
@@ -632,13 +662,11 @@ static void appending_note_sync(
 /* Flush a partition; see _served.h. */
 static int64_t appending_sync(log_partition *partition) {
     int64_t offset = SYNC_LEFT, changes = 0, since_ms = -1, begun_ns;
-    struct stat file;
-    int fd = -1, error;
+    int fd = -1, error, is_removed = 0;
 
     appending_begin_note(partition);
     if (appending_may_sync(partition)) {
-        /* A descriptor of its own: Python may close the other. */
-        fd = fcntl(partition->bounds.fd, F_DUPFD_CLOEXEC, 3);
+        fd = appending_files->hold(partition->bounds.fd);
         offset = partition->end->at.next_offset;
         changes = __atomic_load_n(&partition->changes, __ATOMIC_SEQ_CST);
     }
@@ -650,16 +678,14 @@ static int64_t appending_sync(log_partition *partition) {
     if (fd < 0)
         return SYNC_LEFT;
     begun_ns = appending_clock(CLOCK_MONOTONIC);
-    error = fsync(fd) == 0 ? 0 : errno;
-    if (error == 0 && (fstat(fd, &file) != 0 || file.st_nlink == 0)) {
+    error = appending_files->sync(fd, &is_removed);
+    if (is_removed) {
         /* Another program has removed the file: Python finds out, and tells of it. */
-        close(fd);
         appending_begin_note(partition);
         appending_leave_sync(partition, since_ms);
         appending_end_note(partition);
         return SYNC_LEFT;
     }
-    close(fd);
     appending_note_sync(partition, error, offset, changes, since_ms,
                         appending_clock(CLOCK_MONOTONIC) - begun_ns);
     return error == 0 ? offset : SYNC_LEFT;

@@ -218,6 +218,7 @@ cdef int write_by_python(void *owner, const uint8_t *data, int64_t size, int64_t
 
 include "_partition.pxi"
 include "_linefile.pxi"
+include "_files.pxi"
 
 
 @cython.final
@@ -279,6 +280,7 @@ cdef class NativeWriter:
         notes.done = note_nothing_after
         with nogil:
             accepted = appending_write(&self.writer, p, size, &notes)
+        raise_of_files()
         return None if accepted == APPENDING_LEFT else accepted
 
 
@@ -294,6 +296,7 @@ cdef class NativeWriter:
             answer = appending_needs_sync(&self.writer, &offset)
             if answer == SYNC_NEEDED:
                 answer = SYNC_LEFT if appending_sync(self.writer.partition) < offset else 0
+        raise_of_files()
         return answer != SYNC_LEFT
 
 

@@ -125,6 +125,13 @@ cdef extern from "_appending.h" nogil:
     void partition_release(log_partition *)
     void partition_watch(log_partition *, bint)
     shown_end partition_shown(const shown_end *)
+    ctypedef struct file_calls:
+        int (*write)(int, const uint8_t *, int64_t, int64_t) noexcept nogil
+        int (*cut)(int, int64_t) noexcept nogil
+        int (*hold)(int) noexcept nogil
+        int (*sync)(int, int *) noexcept nogil
+    const file_calls MACHINE_FILES
+    const file_calls *appending_files
     int64_t appending_write(log_writer *, const uint8_t *, int64_t, write_notes *)
     int appending_needs_sync(log_writer *, int64_t *)
     int64_t appending_sync(log_partition *)

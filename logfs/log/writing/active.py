@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
-from logfs.disk.posixfile import PosixFile
 from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
@@ -247,7 +246,7 @@ class ActiveSegment:
         Nothing happens on a disk that only Python can write.
         """
         end, bases, log, indexes = self.end, self.segment.bases, self._log, self._indexes
-        if not isinstance(log, PosixFile) or end.first_timestamp < 0:
+        if log.fileno() < 0 or end.first_timestamp < 0:
             return
         lock.arm(
             end,

@@ -39,7 +39,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
 from logfs.log.writing._end import LineFile
@@ -316,7 +315,7 @@ class UnfinishedFile:
 
     def _use(self, file: File) -> None:
         self._file = file
-        self.content.descriptor = file.fileno() if isinstance(file, PosixFile) else -1
+        self.content.descriptor = file.fileno()
 
     def _open(self) -> None:
         if self._file is None:
