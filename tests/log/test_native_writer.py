@@ -16,8 +16,8 @@ from logfs.disk.posixfile import PosixFile
 from logfs.errors import LogfsError
 from logfs.log.lines.writer import LineWriter
 from logfs.types import View
-from tests.fakes import FakeDisk
-from tests.log.support import DIRECTORY, Bench
+from tests.fakes import FakeDisk, native_writes
+from tests.log.support import DIRECTORY, Bench, lines_of
 
 PROPERTIES = {
     "internal.segment.bytes": "60000",
@@ -243,3 +243,22 @@ def open_logs(directory: Path) -> list[str]:
         with suppress(FileNotFoundError):
             names.append(str(entry.readlink()))
     return [name for name in names if name.startswith(str(directory)) and name.endswith(".log")]
+
+
+def test_a_line_is_kept_in_a_whole_file_after_the_disk_was_full() -> None:
+    """Python has made the file, and had no room for its header."""
+    with native_writes() as descriptors:
+        bench = Bench(PROPERTIES)
+        bench.disk.descriptors = descriptors
+        writer = bench.writer()
+        writer.write(b"whole\n", bench.now_ms)
+        bench.disk.fill(names_need_room=False)
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(b"half", bench.now_ms)
+        bench.disk.space_bytes = None
+        bench.log.maintain()
+        bench.log.arm()
+        if writer.native.write(b"half") is None:
+            writer.write(b"half", bench.now_ms)
+        writer.sync()
+        assert lines_of(bench.kill()) == [b"whole", b"half"]

@@ -383,9 +383,10 @@ static void appending_cut(log_partition *partition, line_file *line) {
     partition_disarm(partition);
 }
 
-/* Whether the rest of a write can be kept as an unfinished line, or as more of one. */
+/* Whether the rest of a write can be kept as an unfinished line, or as more of one. A file without
+   its header has no frames yet: Python makes both. */
 static int appending_can_keep(const line_file *line, int64_t before, int64_t rest) {
-    return line != NULL && before + rest <= LINE_KEPT_BYTES &&
+    return line != NULL && line->end >= LINE_FILE_HEADER && before + rest <= LINE_KEPT_BYTES &&
            (before > 0 || line->end <= LINE_RESET_BYTES);
 }
 
