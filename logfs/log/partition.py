@@ -406,10 +406,9 @@ class PartitionLog(ReadableLog):
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
         with self.state.lock:
-            snapshot = self.state.snapshot
             self.state.lock.disarm()
-            self._appender.active = self.state.end = None
-            self.state.snapshot = snapshot  # without the end, which has the file of the log
+            self._appender.active = None
+            self.state.use_end(None)
             for segment in (*self.snapshot.segments, *self.deleted_segments):
                 segment.close_files()
             self.flusher.forget_all()

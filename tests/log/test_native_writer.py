@@ -1,5 +1,6 @@
 """The native writer and Python make the same bytes of the same writes, in any order."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -262,3 +263,24 @@ def test_a_line_is_kept_in_a_whole_file_after_the_disk_was_full() -> None:
             writer.write(b"half", bench.now_ms)
         writer.sync()
         assert lines_of(bench.kill()) == [b"whole", b"half"]
+
+
+def test_a_native_append_is_seen_after_a_roll_that_had_no_room() -> None:
+    """The first thing that Python did with the segment after a start was to fail."""
+    with native_writes() as descriptors:
+        bench = Bench(PROPERTIES)
+        bench.disk.descriptors = descriptors
+        bench.write(b"before")
+        bench.kill()
+        bench.disk.fail("open", f"*{1:020}.index", errno.ENOSPC)
+        with pytest.raises(OSError, match="No space left"):
+            bench.log.roll(bench.now_ms)
+        bench.disk.heal()
+        bench.log.exclusive().clock_ms = bench.now_ms
+        bench.log.arm()
+        writer = bench.writer()
+        assert writer.native.write(b"native\n") == 7
+        assert lines_of(bench.log) == [b"before", b"native"]
+        bench.write(b"after")
+        assert lines_of(bench.log) == [b"before", b"native", b"after"]
+        assert lines_of(bench.kill()) == [b"before", b"native", b"after"]

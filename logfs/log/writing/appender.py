@@ -404,14 +404,15 @@ class Appender:
                 has_unsynced_indexes=state.unsynced_indexes is not None,
             )
             state.unsynced_indexes = None
-            state.end = self.active.end
+            state.use_end(self.active.end)
             self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         return self.active
 
     def leave_active(self, *, is_durable: bool = False) -> None:
         """Seal the active segment and close its files; ``is_durable``: its indexes are synced."""
-        active, self.active, self._state.end = self.active, None, None
+        active, self.active = self.active, None
         self._state.lock.disarm()
+        self._state.use_end(None)
         if active is not None:
             active.seal()
             if is_durable:
@@ -510,7 +511,8 @@ class Appender:
         old.seal()
         self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
         state.lock.disarm()  # or the thread would keep the old file open until the next append
-        self.active, state.end = new, new.end
+        self.active = new
+        state.use_end(new.end)
         self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         snapshot = state.snapshot
         state.snapshot = snapshot.changed(

@@ -89,6 +89,15 @@ class _WrittenState:
         version = 0 if end is None else end.version
         self._set_snapshot = snapshot, end, version  # type: ignore[misc] # a slot below
 
+    def use_end(self, end: NativeEnd | None) -> None:
+        """Let the snapshot follow the end of another active segment; None: there is none.
+
+        With the lock, and before the thread may append to that end.
+        """
+        snapshot = self.snapshot
+        self.end = end
+        self.snapshot = snapshot
+
     @property
     def counters(self) -> LogCounters:
         """See ``ReadableState``; with what threads without Python have counted.
