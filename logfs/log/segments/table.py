@@ -290,6 +290,7 @@ class SegmentTable:
         self._end = 0
         self._has_rest = True
         self._unsynced: object | None = None
+        self._owed: tuple[TableEntry, ...] = ()
 
     @classmethod
     def load(cls, disk: Disk, directory: str, known: DecodedTable | None = None) -> "SegmentTable":
@@ -345,7 +346,7 @@ class SegmentTable:
             OSError: None of them is in the table. Bytes of them that cannot be truncated now are
                 truncated by the next call.
         """
-        data = b"".join(map(encode_entry, entries))
+        data = b"".join(map(encode_entry, (*self._owed, *entries)))
         file = self._file
         if file is None:
             file = self._file = self._disk.open(self._name, write=True)
@@ -361,7 +362,22 @@ class SegmentTable:
         self._has_rest = False
         self._unsynced = object()
         self._end += len(data)
+        self._owed = ()
         self._note(entries)
+
+    def put_when_there_is_room(self, *entries: TableEntry) -> None:
+        """Append entries, or with the next ones if the disk is full now.
+
+        Raises:
+            OSError: The disk has failed.
+        """
+        try:
+            self.put(*entries)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._owed += entries
+            self._note(entries)
 
     def sync(self) -> None:
         """Make all entries put before the call durable. Any thread, also during other calls."""
@@ -384,7 +400,7 @@ class SegmentTable:
         data = encode_table(self.generation, kept)
         self.close()
         self._disk.replace(self._name, data)
-        self._end, self._unsynced = len(data), None
+        self._end, self._unsynced, self._owed = len(data), None, ()
         self.state = TableState()
         self._note(kept)
 

@@ -169,13 +169,8 @@ class SegmentReplacement:
     def _note_replaced(self, entry: TableEntry, old: Sequence[Segment]) -> None:
         entries = [entry._replace(boot=bytes(8))]
         entries += [segment.entry(SegmentState.MERGED) for segment in old[1:]]
-        try:
-            self._state.table.put(*entries)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            # The pending entry says the same, together with the mark.
-            logger.warning("%s: the segment table: %s", self._state.topic_partition, error)
+        # After a kill the pending entry says the same, together with the mark.
+        self._state.table.put_when_there_is_room(*entries)
 
     def _show(
         self, first: int, count: int, new: Segment, aborted: Sequence[AbortedTransaction]
