@@ -283,7 +283,7 @@ class PartitionLog(ReadableLog):
             or self.flusher.has_sealed
             or self.state.losses.is_dirty
             or self.state.has_new_epochs
-            or self._removal.has_unnoted
+            or self.state.table.owes
             or bool(self.state.waiting_lines)
         )
 
@@ -310,8 +310,11 @@ class PartitionLog(ReadableLog):
             if self.state.has_new_epochs:
                 with self.state.lock, self.state.offline_on_failure("fsync", but_not_full=True):
                     self.state.save_epochs()
-            if self._removal.has_unnoted:
-                self._removal.note_dropped()
+            if self.state.table.owes:
+                with self.state.lock, self.state.offline_on_failure("write", but_not_full=True):
+                    self.state.table.put()
+                with self.state.offline_on_failure("fsync"):
+                    self.state.table.sync()
         self.state.losses.save()
 
     def extend_reservation(self) -> None:

@@ -365,8 +365,8 @@ class SegmentTable:
         self._owed = ()
         self._note(entries)
 
-    def put_when_there_is_room(self, *entries: TableEntry) -> None:
-        """Append entries, or with the next ones if the disk is full now.
+    def put_or_owe(self, *entries: TableEntry) -> bool:
+        """Append entries; False: the disk is full, so the next ``put`` appends them.
 
         Raises:
             OSError: The disk has failed.
@@ -378,6 +378,12 @@ class SegmentTable:
                 raise
             self._owed += entries
             self._note(entries)
+        return not self._owed
+
+    @property
+    def owes(self) -> bool:
+        """Whether entries wait for room on the disk."""
+        return bool(self._owed)
 
     def sync(self) -> None:
         """Make all entries put before the call durable. Any thread, also during other calls."""

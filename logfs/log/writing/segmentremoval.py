@@ -73,7 +73,6 @@ class SegmentRemoval:
     def __init__(self, state: PartitionState, flusher: Flusher) -> None:
         self._state = state
         self.deleted = DeletedSegments(state.disk, flusher.forget)
-        self._unnoted: list[TableEntry] = []
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
         """Give up the records below an offset; segments that hold nothing else are deleted.
@@ -152,37 +151,16 @@ class SegmentRemoval:
         state = self._state
         if not segments:
             return True
-        self._unnoted += [segment.entry(SegmentState.DROPPED) for segment in segments]
-        try:
-            self.note_dropped()
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            logger.warning("%s: %s; its segments go without a note", state.topic_partition, error)
-            # Once they are gone only the table says at which positions the next one begins.
-            with state.offline_on_failure("fsync"):
-                state.table.sync()
-            return False
-        return True
-
-    @property
-    def has_unnoted(self) -> bool:
-        """Whether segments went for which the table had no room."""
-        return bool(self._unnoted)
-
-    def note_dropped(self) -> None:
-        """Note in the table which segments have gone, durably.
-
-        Raises:
-            OSError: With ENOSPC it is still due; anything else takes the log offline.
-        """
-        state = self._state
-        with state.lock:
-            with state.offline_on_failure("write", but_not_full=True):
-                state.table.put(*self._unnoted)
-            self._unnoted.clear()
-            with state.offline_on_failure("fsync"):
-                state.table.sync()
+        with state.offline_on_failure("write"):
+            is_noted = state.table.put_or_owe(*(s.entry(SegmentState.DROPPED) for s in segments))
+        if not is_noted:
+            logger.warning(
+                "%s: the disk is full; its segments go without a note", state.topic_partition
+            )
+        # Once they are gone only the table says at which positions the next one begins.
+        with state.offline_on_failure("fsync"):
+            state.table.sync()
+        return is_noted
 
     def drop_local(self, segments: Sequence[Segment], now_ms: int) -> None:
         """Give up the local files of tiered segments; readers go on with those of the store.

@@ -170,7 +170,7 @@ class SegmentReplacement:
         entries = [entry._replace(boot=bytes(8))]
         entries += [segment.entry(SegmentState.MERGED) for segment in old[1:]]
         # After a kill the pending entry says the same, together with the mark.
-        self._state.table.put_when_there_is_room(*entries)
+        self._state.table.put_or_owe(*entries)
 
     def _show(
         self, first: int, count: int, new: Segment, aborted: Sequence[AbortedTransaction]
