@@ -369,8 +369,9 @@ class PartitionLog(ReadableLog):
             with self.state.offline_on_failure("closing", but_not_full=True):
                 self._appender.save_producers()
                 self.state.save_epochs()
-                if self.state.table.entries.get(entry.base_offset) != entry:
-                    self.state.table.put(entry)
+                table = self.state.table
+                if table.owes or table.entries.get(entry.base_offset) != entry:
+                    table.put(entry)
             with self.state.offline_on_failure("closing"):
                 self.state.table.sync()
             self.close_files()
@@ -393,6 +394,8 @@ class PartitionLog(ReadableLog):
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)
             self._appender.save_producers(is_durable=False)
             self.state.save_epochs()
+            if self.state.table.owes:
+                self.state.table.put()
             self.close_files()
             return segment.entry(SegmentState.CLOSED)
 

@@ -487,6 +487,26 @@ def test_segments_that_went_without_a_note_are_noted_once_there_is_room() -> Non
     assert min(table.entries) == bench.log.snapshot.segments[0].base_offset
 
 
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("has_room", [True, False])
+@pytest.mark.expect_log("its segments go without a note")
+@pytest.mark.allow_log("it could not be closed cleanly", "no clean stop")
+def test_segments_that_went_without_a_note_are_no_loss_after_a_stop(
+    is_durable: bool, has_room: bool
+) -> None:
+    bench = full_bench()
+    bench.restart()
+    bench.disk.fill()
+    bench.log.advance_log_start_offset(bench.log.snapshot.segments[1].base_offset, bench.now_ms)
+    lines = lines_of(bench.log)
+    if has_room:
+        bench.disk.space_bytes = None
+    bench.store.close(bench.now_ms, is_durable=is_durable)
+    bench.disk.space_bytes = None
+    log = bench.kill()
+    assert (log.losses, lines_of(log)) == ([], lines)
+
+
 @pytest.mark.expect_log("its segments go without a note")
 def test_segments_that_went_without_a_note_are_noted_after_a_kill() -> None:
     bench = full_bench()
