@@ -95,7 +95,7 @@ class _WrittenState:
         With the lock, and before the thread may append to that end.
         """
         snapshot = self.snapshot
-        self.end = end
+        self.end = end  # type: ignore[misc] # a slot below
         self.snapshot = snapshot
 
     @property
