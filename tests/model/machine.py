@@ -22,6 +22,7 @@ from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.log.writing import reservation
 from logfs.records.checksum import crc32c
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import TopicPartition, View
 from tests.fakes import START_MS, Descriptors, FakeDisk
 from tests.fakestate import Stopped
@@ -328,10 +329,11 @@ class Machine:
 
 
 def damage_checksums(disk: FakeDisk) -> None:
-    """Damage the checksum of each batch of which a power cut has damaged only the magic.
+    """Damage the checksum of each batch whose magic or base offset alone a power cut has damaged.
 
-    No checksum covers the magic, so recovery keeps such a batch, as Kafka does, and readers get EIO
-    there. That is tested by itself; a schedule must find the batch cut, as after any other damage.
+    No checksum covers these, so recovery keeps such a batch, as Kafka does. Readers get EIO at the
+    magic; a base offset that nothing disproves is taken as it is. That is tested by itself; a
+    schedule must find the batch cut, as after any other damage.
     """
     for directory, is_directory in disk.list(""):
         for name, _ in disk.list(directory) if is_directory else ():
@@ -346,7 +348,9 @@ def _damage_checksums_in(disk: FakeDisk, name: str) -> None:
         if not at + 61 <= end <= len(data):
             return
         checksum = int.from_bytes(data[at + 17 : at + 21], "big")
-        if data[at + 16] > 2 and crc32c(data[at + 21 : end]) == checksum:
+        base, offset = int(name.rpartition("/")[2][:20]), int.from_bytes(data[at : at + 8], "big")
+        is_odd = data[at + 16] > 2 or offset - base > MAX_RELATIVE_OFFSET
+        if is_odd and crc32c(data[at + 21 : end]) == checksum:
             file = disk.open(name, write=True)
             file.pwrite(bytes([data[at + 17] ^ 1]), at + 17)
             file.sync()
