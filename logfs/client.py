@@ -23,7 +23,7 @@ from logfs.control import frames, requests
 from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
-from logfs.log.lines.form import LineForm, Lines
+from logfs.log.lines.form import Lines, LineTarget
 from logfs.log.publishing.staging import StagedFile, encode_staged
 from logfs.log.writing.producerbatches import Appended
 from logfs.records._encoding import encode_records
@@ -338,6 +338,10 @@ class Daemon:
         found["partitions"] = [PartitionOverview(**row) for row in found["partitions"]]
         return TopicOverview(**found)
 
+    def expired(self, topic: str, first: int, now_ms: int) -> Sequence[str]:
+        """Return warnings about records that retention is about to delete; see ``overview``."""
+        return self.overview(topic, first, now_ms).expired
+
     def point(self, topic_partition: TopicPartition) -> "Point":
         """Make a partition durable and return the point up to which it is."""
         from logfs.services.backup.point import Point
@@ -382,9 +386,8 @@ class Daemon:
 
     def append_lines(
         self,
-        place: tuple[str, int | None],
+        target: LineTarget,
         lines: Buffer,
-        form: LineForm,
         *,
         unkeyed: int = 0,
         is_durable: bool = False,
@@ -392,33 +395,24 @@ class Daemon:
         """Append whole lines.
 
         Args:
-            place: The topic, and the partition; None: the key of each line decides.
+            target: Where they go.
             lines: At most ``frames.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. Other
                 writers wait meanwhile, so a few megabytes at a time are best.
-            form: Their form.
             unkeyed: See ``logfs.log.lines.append``.
             is_durable: Return when the lines are durable.
 
         Raises:
             LogfsError, OSError: Nothing was appended.
         """
-        fields = {**requests.line_fields(*place, form, unkeyed), "is_durable": is_durable}
+        fields = {**requests.line_fields(target, unkeyed), "is_durable": is_durable}
         return requests.decode_lines(self.ask("lines", fields, payload=lines))
 
-    def append_file(
-        self,
-        place: tuple[str, int | None],
-        file: tuple[int, int],
-        form: LineForm,
-        *,
-        unkeyed: int = 0,
-    ) -> Lines:
+    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
         """Let the daemon read some lines of a regular file and append them.
 
         Args:
-            place: The topic, and the partition; None: the key of each line decides.
+            target: Where the lines go.
             file: Its descriptor, and the position of the first line.
-            form: Their form.
             unkeyed: See ``logfs.log.lines.append``.
 
         Returns:
@@ -428,7 +422,7 @@ class Daemon:
             LogfsError, OSError: Nothing was appended.
         """
         descriptor, position = file
-        fields = {**requests.line_fields(*place, form, unkeyed), "position": position}
+        fields = {**requests.line_fields(target, unkeyed), "position": position}
         return requests.decode_lines(self.ask("file", fields, descriptor=descriptor))
 
     def publish(

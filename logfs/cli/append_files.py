@@ -1,9 +1,6 @@
 """Appending the lines of files and stdin to a partition, or to the partitions of a topic.
 
-A ``LineAppender`` appends them to the daemon, to the store that this process owns
-(``store_appender``), or to files below a mount (``mount_appender``).
-
-The target reads regular files itself. Pipes, and file systems that only this process may wait for,
+The daemon reads regular files itself. Pipes, and file systems that only this process may wait for,
 are read here. A pipe is read without waiting to fill a chunk, so that lines of a slow program are
 appended at once.
 """
@@ -16,40 +13,43 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from logfs.cli.failures import AboutError
 from logfs.cli.terminal.interrupts import Interrupts
-from logfs.client import Daemon
 from logfs.disk.lines import whole_lines, widen_pipe
 from logfs.errors import RecordTooLargeError, UnknownNameError, UnparsableLineError
-from logfs.log.lines.form import AppendedLines, LineForm, Lines
-from logfs.machine.mountpoints import is_local
+from logfs.library.writer import Writer
+from logfs.log.lines.form import AppendedLines, Lines, LineTarget
 from logfs.records.compression import Buffer
 
 STDIN = "-"
 
 
-class LineAppender(Protocol):
-    """Appends lines to a partition, or to a topic by their keys; best in ``chunk_bytes``."""
+class LineAppender:
+    """Appends lines to a target."""
 
-    chunk_bytes: int
+    chunk_bytes = 4 << 20
+    """How many bytes of lines are best appended at once."""
+
+    def __init__(self, writer: Writer, target: LineTarget) -> None:
+        self._writer, self._target = writer, target
 
     def can_read(self, descriptor: int) -> bool:
         """Return whether ``append_file`` can read a regular file."""
-        ...
+        return self._writer.can_read(descriptor)
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
         """Append whole lines; see ``logfs.log.lines.append``."""
-        ...
+        return self._writer.append_lines(self._target, lines, unkeyed=unkeyed)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
         """Append some lines of a regular file; see ``logfs.log.lines.pipelined``."""
-        ...
+        file = (descriptor, position)
+        return self._writer.append_file(self._target, file, unkeyed=unkeyed)
 
     def flush(self) -> None:
         """Make all earlier appends durable."""
-        ...
+        self._writer.append_lines(self._target, b"", is_durable=True)
 
 
 Step = Callable[[int], Lines]
@@ -130,34 +130,6 @@ def _has_more(file: io.FileIO) -> bool:
 
 AT_THE_END = 2**63 - 1
 """More records than a log can have: a flush after so many records is one at the end."""
-
-
-class DaemonAppender:
-    """See ``LineAppender``. Partitions of a data directory that a daemon serves."""
-
-    chunk_bytes = 4 << 20
-
-    def __init__(self, daemon: Daemon, topic: str, partition: int | None, form: LineForm) -> None:
-        self._daemon = daemon
-        self._place = (topic, partition)
-        self._form = form
-
-    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """See ``LineAppender``."""
-        return self._daemon.append_lines(self._place, lines, self._form, unkeyed=unkeyed)
-
-    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """See ``LineAppender``."""
-        file = (descriptor, position)
-        return self._daemon.append_file(self._place, file, self._form, unkeyed=unkeyed)
-
-    def can_read(self, descriptor: int) -> bool:
-        """See ``LineAppender``; the daemon must not wait for another program or machine."""
-        return is_local(descriptor)
-
-    def flush(self) -> None:
-        """See ``LineAppender``."""
-        self._daemon.append_lines(self._place, b"", self._form, is_durable=True)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.places import Place
-from logfs.log.lines.form import LineForm
+from logfs.log.lines.form import LineForm, LineTarget
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
 from logfs.machine.host import LOCAL_ZONE
 from logfs.records.linetimes import LineTimes
@@ -25,27 +25,19 @@ _TAB = "\\t"
 
 
 class AppendTarget(NamedTuple):
-    """Where lines are appended; without a partition the key of each line decides.
+    """Where and how lines are appended.
 
     Attributes:
         times: Finds the times of lines of text; None: the time of the append applies.
     """
 
-    topic: str
-    partition: int | None
-    form: LineForm
+    lines: LineTarget
     times: LineTimes | None = None
-
-    @property
-    def appended(self) -> tuple[str, int | None, LineForm]:
-        """What an appender gets: lines with their times are .jsonl."""
-        form = self.form if self.times is None else LineForm(View.JSONL, b"", self.form.headers)
-        return self.topic, self.partition, form
 
     @property
     def has_timestamps(self) -> bool:
         """Whether lines may contain timestamps, which retention may find too old."""
-        return self.form.view is View.JSONL or self.times is not None
+        return self.lines.form.view is View.JSONL or self.times is not None
 
 
 def parse_target(
@@ -87,7 +79,7 @@ def parse_target(
         raise UnknownNameError("--key-delimiter is for text: tsv and jsonl have keys already")
     if b"\n" in delimiter:
         raise UnknownNameError("--key-delimiter has a newline, which ends every line")
-    return AppendTarget(topic, partition, LineForm(view, delimiter, headers))
+    return AppendTarget(LineTarget(topic, partition, LineForm(view, delimiter, headers)))
 
 
 def with_times(target: AppendTarget, form: str, zone: tzinfo, now_ms: int) -> AppendTarget:
@@ -100,7 +92,7 @@ def with_times(target: AppendTarget, form: str, zone: tzinfo, now_ms: int) -> Ap
     Raises:
         InvalidConfigError: The form is no time, or the lines are not text.
     """
-    if target.form.view is not View.TEXT:
+    if target.lines.form.view is not View.TEXT:
         raise InvalidConfigError(
             "--timestamp-format is for text: .jsonl has timestamps already, .tsv has none"
         )
@@ -110,7 +102,7 @@ def with_times(target: AppendTarget, form: str, zone: tzinfo, now_ms: int) -> Ap
         raise InvalidConfigError(f"--timestamp-format {error}") from None
 
 
-def prepare(topics: "Topics", target: AppendTarget, *, create: bool) -> None:
+def prepare(topics: "Topics", target: LineTarget, *, create: bool) -> None:
     """Check that the topic and the partition exist, or create them.
 
     Raises:
@@ -126,7 +118,7 @@ def prepare(topics: "Topics", target: AppendTarget, *, create: bool) -> None:
         topics.alter_topic(topic, {}, count)
 
 
-def _partitions_to_make(target: AppendTarget, present: int | None, *, create: bool) -> int | None:
+def _partitions_to_make(target: LineTarget, present: int | None, *, create: bool) -> int | None:
     """Return the number of partitions to create; None: no change, or the default of a new topic.
 
     Raises:

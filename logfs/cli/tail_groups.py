@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from logfs.errors import LockedError
 from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
-from logfs.library.owner import daemon_of, data_directory, owned
+from logfs.library.owner import daemon_of, owned
 from logfs.library.places import Place
 from logfs.library.writer import Writer
 from logfs.log import names
@@ -80,11 +80,8 @@ class TailGroup(Closeable):
                 changed.setdefault(root, {})[one] = offset
         for root, wanted in changed.items():
             place, groups = self._places[root]
-            writer = Writer.of(data_directory(place), place.root if place.is_mount else None)
-            try:
+            with Writer.of(place) as writer:
                 groups.commit(writer, self.name, wanted)
-            finally:
-                writer.close()
             self._committed |= {(root, one): offset for one, offset in wanted.items()}
         self._last_s = time.monotonic()
 

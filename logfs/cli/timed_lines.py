@@ -10,33 +10,36 @@ from collections.abc import Iterator
 
 from logfs.cli.append_files import LineAppender
 from logfs.errors import UnparsableLineError
-from logfs.log.lines.form import Lines
+from logfs.library.writer import Writer
+from logfs.log.lines.form import LineForm, Lines, LineTarget
 from logfs.records.compression import Buffer
 from logfs.records.linetimes import LineTimes
+from logfs.types import View
 
 
-class TimedAppender:
-    """See ``LineAppender``. Appends lines of text as records with their times.
+class TimedAppender(LineAppender):
+    """Appends lines of text as records with their times, which are .jsonl.
 
     Args:
-        appender: Takes lines of .jsonl.
+        target: For the lines of text.
         times: Finds the times.
-        key_delimiter: What is between key and value; empty: there are no keys.
     """
 
-    def __init__(self, appender: LineAppender, times: LineTimes, key_delimiter: bytes) -> None:
-        self.chunk_bytes = max(appender.chunk_bytes // 4, 1 << 16)  # JSON is longer
-        self._appender = appender
+    chunk_bytes = LineAppender.chunk_bytes // 4  # JSON is longer
+
+    def __init__(self, writer: Writer, target: LineTarget, times: LineTimes) -> None:
+        form = target.form
+        super().__init__(writer, target._replace(form=LineForm(View.JSONL, b"", form.headers)))
         self._times = times
-        self._delimiter = key_delimiter
+        self._delimiter = form.key_delimiter
         self._last_ms: int | None = None
 
     def can_read(self, _descriptor: int) -> bool:
-        """See ``LineAppender``: every line is read here."""
+        """Return False: every line is read here."""
         return False
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """See ``LineAppender``."""
+        """Append lines up to the first one without a time; see ``LineAppender``."""
         given = bytes(lines).split(b"\n")[:-1]
         before_ms = self._last_ms
         refusal: UnparsableLineError | None = None
@@ -46,9 +49,7 @@ class TimedAppender:
                 rows.append(row)  # noqa: PERF402 - those before an error are wanted
         except UnparsableLineError as error:
             refusal = error
-        done = (
-            self._appender.append(b"".join(rows), unkeyed=unkeyed) if rows else Lines([], 0, None)
-        )
+        done = super().append(b"".join(rows), unkeyed=unkeyed) if rows else Lines([], 0, None)
         count, size = 0, 0
         for row in rows:
             size += len(row)
@@ -59,14 +60,6 @@ class TimedAppender:
             self._last_ms = before_ms
         accepted = sum(len(line) + 1 for line in given[:count])
         return Lines(done.appended, accepted, done.refusal or refusal)
-
-    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """See ``LineAppender``; never called, since ``can_read`` is false."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """See ``LineAppender``."""
-        self._appender.flush()
 
     def _rows(self, lines: list[bytes]) -> Iterator[bytes]:
         delimiter = self._delimiter

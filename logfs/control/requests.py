@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from logfs.control.frames import decode_error, encode_error
 from logfs.errors import ControlError
-from logfs.log.lines.form import AppendedLines, LineForm, Lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines, LineTarget
 from logfs.records.encoded import ProducerBatch
 from logfs.types import View
 
@@ -125,10 +125,9 @@ def _identity(client: object, number: object) -> tuple[int, int] | None:
     return client & _MASK_64, number & _MASK_64
 
 
-def line_fields(
-    topic: str, partition: int | None, form: LineForm, unkeyed: int
-) -> dict[str, object]:
+def line_fields(target: LineTarget, unkeyed: int) -> dict[str, object]:
     """Return the fields of a request that appends lines; ``line_form`` is the inverse."""
+    topic, partition, form = target
     headers = [[name.hex(), None if value is None else value.hex()] for name, value in form.headers]
     return {
         "topic": topic,

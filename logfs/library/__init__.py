@@ -16,8 +16,9 @@
     stored_partitions   where partitions begin and end, without loading them
     followed_directory  the partitions of a data directory as they are now, for readers
     writer              appends, through the daemon, through the mount or under the lock
+    store_writer        under the lock; mounted_writer: through the mount
     topics              the three ways to the topics of a data directory
-    mounted_disk        a data directory read through its mount; mounted_writer: appends there
+    mounted_disk        a data directory read through its mount
     places              which part of a path is the data directory or the mount point
     owner               the choice between the daemon and this process
     zones               the time zone of dates without one
@@ -28,7 +29,6 @@ For the command line, and for programs that want the same::
     disk_use            what topics and partitions take on the disk
     offset_queries      offsets of partitions, as ``logfs offsets`` prints them
     group_points        where a group continues that is set to a point
-    store_appender      whole lines, under the lock; mount_appender: through a mount
     backup              backing up and restoring a data directory
     remote              the object store of a data directory
 """

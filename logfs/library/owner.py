@@ -4,11 +4,12 @@ The daemon is asked through its control socket. If no daemon answers at the sock
 died, and the lock decides.
 """
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from logfs.errors import ControlError, LockedError, ReadOnlyError, UnknownNameError
 from logfs.library.places import (
@@ -22,6 +23,7 @@ from logfs.library.places import (
 )
 from logfs.log import names
 from logfs.machine.daemonnote import read_daemon_note
+from logfs.machine.disks import is_url
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
@@ -40,6 +42,11 @@ _LEVEL = "user.logfs.isolation_level"
 def data_directory(place: Place) -> str:
     """Return the data directory of a place; OSError if its mount does not answer."""
     return os.getxattr(place.root, _DATA).decode() if place.is_mount else place.root
+
+
+def data_and_point(place: Place) -> tuple[str, str | None]:
+    """Return the data directory of a place, and the mount point if the place has one."""
+    return data_directory(place), place.root if place.is_mount else None
 
 
 def shown_level(place: Place) -> IsolationLevel:
@@ -79,44 +86,97 @@ def daemon_at(path: str) -> "Daemon":
     return daemon
 
 
+class Access(NamedTuple):
+    """What changes a data directory; one of the three.
+
+    Attributes:
+        daemon: The daemon that owns it.
+        store: The store that this process owns meanwhile.
+        point: The mount point of its daemon, whose control socket is another user's.
+        refusal: What the control socket answered then.
+    """
+
+    daemon: "Daemon | None" = None
+    store: "LogStore | None" = None
+    point: str | None = None
+    refusal: PermissionError | None = None
+
+
+@contextmanager
+def access_to(
+    data: str, point: str | None, progress: "Progress | None" = None, *, is_durable: bool = True
+) -> Iterator[Access]:
+    """Connect to the daemon, or open the store if no daemon owns the directory.
+
+    Args:
+        point: The mount point in the path of the caller. Then this process never takes the lock, as
+            a mount without a control socket is read-only. None: the path has no mount point.
+        is_durable: Flush the store at the end.
+
+    Raises:
+        PermissionError: The socket is another user's, and the mount cannot be used either.
+        LockedError: Another process that is not a daemon owns the directory.
+        ReadOnlyError: The mount is read-only, or the directory is in an object store.
+        LogfsError, OSError: The directory cannot be opened.
+    """
+    if is_url(data):
+        raise read_only_store(data)
+    found = _served(data, point)
+    if found is None and point is None and is_served(data):
+        found = _served(data, point)
+    if found is None and point is not None:
+        raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
+    with ExitStack() as stack:
+        if found is None:
+            try:
+                opened = opened_store(data, progress, is_durable=is_durable)
+                found = Access(store=stack.enter_context(opened))
+            except LockedError as error:
+                found = _served(data, point)  # a daemon may have started meanwhile
+                if found is None:
+                    raise owned(data, error) from error
+        if found.daemon is not None:
+            stack.enter_context(found.daemon)
+        yield found
+
+
+def _served(data: str, point: str | None) -> Access | None:
+    """Return how the daemon of a data directory is reached; None if no daemon owns it."""
+    from logfs.client import Daemon
+
+    try:
+        daemon = Daemon.connect(data)
+    except PermissionError as error:
+        point = served_at(data) if point is None else point
+        if point is None:
+            raise
+        return Access(point=point, refusal=error)
+    return None if daemon is None else Access(daemon)
+
+
 def act(
     place: Place,
     ask: "Callable[[Daemon], T]",
     do: "Callable[[LogStore], T]",
     progress: "Progress | None" = None,
     *,
-    through: Callable[[str], T] | None = None,
     is_durable: bool = True,
 ) -> T:
     """Act through the daemon, or on the store if no daemon owns the directory.
 
     Args:
-        through: Called with the mount point if the control socket is another user's; None: the
-            action needs the socket.
         is_durable: Flush the store at the end.
 
     Raises:
-        PermissionError: The socket is another user's, and the mount cannot be used either.
-        LockedError: Another process that is not a daemon owns the directory.
-        ReadOnlyError: The mount is read-only.
-        LogfsError, OSError: Errors of ``ask`` and ``do``.
+        PermissionError: The socket is another user's.
+        LogfsError, OSError: See ``access_to``; errors of ``ask`` and ``do``.
     """
-    if place.is_remote:
-        raise read_only_store(place.root)
-    found = _asked(place, ask, through)
-    if found is None and not place.is_mount and is_served(place.root):
-        found = _asked(place, ask, through)
-    if found is None:
-        if place.is_mount:
-            raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
-        try:
-            with opened_store(place.root, progress, is_durable=is_durable) as store:
-                return do(store)
-        except LockedError as error:
-            found = _asked(place, ask, through)  # a daemon may have started meanwhile
-            if found is None:
-                raise owned(place.root, error) from error
-    return found[0]
+    with access_to(*data_and_point(place), progress, is_durable=is_durable) as access:
+        if access.daemon is not None:
+            return ask(access.daemon)
+        if access.store is None:
+            raise access.refusal or PermissionError(errno.EACCES, place.root)
+        return do(access.store)
 
 
 def act_patiently(
@@ -136,23 +196,6 @@ def act_patiently(
             if is_answer or time.monotonic() > deadline_s:
                 raise
         time.sleep(_TRY_AGAIN_S)
-
-
-def _asked(
-    place: Place, ask: "Callable[[Daemon], T]", through: Callable[[str], T] | None
-) -> tuple[T] | None:
-    try:
-        daemon = daemon_of(place)
-    except PermissionError:
-        point = place.root if place.is_mount else served_at(place.root)
-        if through is None or point is None:
-            raise
-    else:
-        if daemon is None:
-            return None
-        with daemon:
-            return (ask(daemon),)
-    return (through(point),)
 
 
 @contextmanager

@@ -264,5 +264,5 @@ def _directory(path: str) -> Place:
 
 def _store(place: Place, isolation_level: str | None) -> Store:
     level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
-    writer = Writer.of(data_directory(place), place.root if place.is_mount else None)
+    writer = Writer.of(place)
     return Store(place, level, writer)

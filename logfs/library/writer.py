@@ -8,27 +8,46 @@ through the mount, as its permissions allow.
 import errno
 import os
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from logfs.client import Daemon
-from logfs.config import StoreConfig
-from logfs.errors import ControlError, LockedError, ReadOnlyError
-from logfs.library.mounted_writer import MountedWriter
-from logfs.library.owner import owned, read_only_store
-from logfs.library.places import is_served, served_at
-from logfs.library.topics import MountedTopics, StoredTopics, Topics
-from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
+from logfs.errors import ControlError
+from logfs.library.owner import access_to, data_and_point
+from logfs.library.places import Place
+from logfs.log.lines.form import Lines, LineTarget
 from logfs.log.writing.producerbatches import Appended
-from logfs.machine.disks import disk_of, is_url
-from logfs.machine.host import current_host, system_clock
-from logfs.machine.throttling import Throttled
+from logfs.machine.host import system_clock
+from logfs.machine.mountpoints import is_local
+from logfs.records.compression import Buffer
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
 
+if TYPE_CHECKING:
+    from logfs.client import Daemon
+    from logfs.library.mounted_writer import MountedWriter
+    from logfs.library.store_writer import StoreWriter
+    from logfs.library.topics import Topics
+    from logfs.log.store import Progress
+
 T = TypeVar("T")
+
+
+class _Way(NamedTuple):
+    """How a directory is written.
+
+    Attributes:
+        writes: Has the writes of ``Writer``.
+        can_read: Tells from a descriptor whether ``append_file`` can read a regular file.
+        store: Not None if this process owns the directory.
+    """
+
+    writes: "Daemon | StoreWriter | MountedWriter"
+    topics: "Topics"
+    can_read: Callable[[int], bool]
+    store: "StoreWriter | None" = None
 
 
 _shared: dict[tuple[int, str, str | None], "Writer"] = {}
@@ -39,31 +58,42 @@ class Writer:
     """Writes to a data directory. Several threads may use it; they take turns.
 
     A process has one for each directory, since there is one lock. Get it from ``of``.
+
+    Every write raises these errors, and those of the write itself:
+
+        PermissionError: The control socket is another user's, and the write needs it.
+        LockedError: Another process that is not a daemon owns the directory.
+        ReadOnlyError: The path has a mount point, and no daemon owns the directory.
+        ControlError: The daemon ended before it answered.
+
+    Args:
+        place: Its directory, or the mount point in the program's path.
+        progress: Called while loading a store takes long.
+        is_durable: Flush a store that this process owns at the end.
     """
 
-    def __init__(self, data: str, point: str | None) -> None:
-        self._data = data
-        self._point = point
-        self._users = 0
-        self._now_ms = system_clock().now_ms
+    def __init__(
+        self, place: Place, progress: "Progress | None" = None, *, is_durable: bool = False
+    ) -> None:
+        self._data, self._point = data_and_point(place)
+        self._progress = progress
+        self._is_durable = is_durable
+        self._users = 1
         self._lock = threading.RLock()
-        self._daemon: Daemon | None = None
-        self._store: LogStore | None = None
+        self._opened = ExitStack()
+        self._way: _Way | None = None
         self._mounted: MountedWriter | None = None
 
     @classmethod
-    def of(cls, data: str, point: str | None) -> "Writer":
-        """Return the writer of a data directory; ``close`` it.
-
-        Args:
-            data: An absolute path without links.
-            point: The mount point in the program's path. Then this process never takes the lock,
-                as a mount without a control socket is read-only. None: the path has no mount point.
-        """
+    def of(cls, place: Place) -> "Writer":
+        """Return the writer of a data directory; ``close`` it."""
         with _sharing:
-            key = os.getpid(), data, point
-            writer = _shared.setdefault(key, cls(data, point))
-            writer._users += 1
+            key = os.getpid(), *data_and_point(place)
+            writer = _shared.get(key)
+            if writer is None:
+                writer = _shared[key] = cls(place)
+            else:
+                writer._users += 1
             return writer
 
     def append(
@@ -80,24 +110,8 @@ class Writer:
             OSError: The disk failed, or ENOSPC: some records, but not all, may have been appended.
             LogfsError: See ``PartitionLog.append_records``.
         """
-        throttled: list[Throttled] = []
-
-        def do(store: LogStore) -> Appended:
-            log = store.partition(*topic_partition)
-            done = log.append_records(records, self._now_ms(), producer)
-            throttled.append(Throttled(log))
-            self._finish(log, is_durable=is_durable)
-            return done
-
-        done = self.act(
-            lambda daemon: daemon.append(topic_partition, records, producer, is_durable=is_durable),
-            do,
-            None
-            if producer is not None
-            else lambda mounted: mounted.append(topic_partition, records, is_durable=is_durable),
-        )
-        for each in throttled:
-            each.wait()
+        with self._appending(topic_partition) as writes:
+            done = writes.append(topic_partition, records, producer, is_durable=is_durable)
         missing = len(records) - (done.last_offset - done.base_offset + 1)
         if missing:
             raise OSError(
@@ -107,145 +121,134 @@ class Writer:
             )
         return done
 
+    def append_lines(
+        self,
+        target: LineTarget,
+        lines: Buffer,
+        *,
+        unkeyed: int = 0,
+        is_durable: bool = False,
+    ) -> Lines:
+        """Append whole lines.
+
+        Args:
+            lines: Possibly none; with ``is_durable`` earlier ones of the target become durable too.
+
+        Raises:
+            LogfsError, OSError: See ``logfs.log.lines.append``.
+        """
+        with self._appending(target) as writes:
+            return writes.append_lines(target, lines, unkeyed=unkeyed, is_durable=is_durable)
+
+    def can_read(self, descriptor: int) -> bool:
+        """Return whether ``append_file`` can read a regular file."""
+        with self.connected() as way:
+            return way.can_read(descriptor)
+
+    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
+        """Append some lines of a regular file, given by its descriptor, from a position on.
+
+        Raises:
+            LogfsError, OSError: See ``logfs.log.lines.pipelined``.
+        """
+        with self._appending(target) as writes:
+            return writes.append_file(target, file, unkeyed=unkeyed)
+
     def end_transaction(
         self, topic_partition: TopicPartition, producer_id: int, epoch: int, *, commit: bool
     ) -> int:
         """Append the marker that ends a transaction; return its offset."""
-
-        def do(store: LogStore) -> int:
-            log = store.partition(*topic_partition)
-            offset = log.end_transaction(
-                producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=self._now_ms()
-            )
-            self._finish(log, is_durable=False)
-            return offset
-
-        return self.act(
-            lambda daemon: daemon.end_transaction(
-                topic_partition, producer_id, epoch, commit=commit
-            ),
-            do,
-        )
+        with self.connected() as way:
+            return way.writes.end_transaction(topic_partition, producer_id, epoch, commit=commit)
 
     def flush(self, topic_partition: TopicPartition) -> None:
         """Make all earlier appends to a partition durable."""
+        with self.connected() as way:
+            way.writes.flush(topic_partition)
 
-        def do(store: LogStore) -> None:
-            store.partition(*topic_partition).flush()
+    def expired(self, topic: str, partition: int | None) -> Sequence[str]:
+        """Return warnings about records that retention is about to delete, if that is known."""
+        with self.connected() as way:
+            return way.writes.expired(topic, partition or 0, system_clock().now_ms())
 
-        self.act(
-            lambda daemon: daemon.flush(topic_partition),
-            do,
-            lambda mounted: mounted.flush(topic_partition),
-        )
-
-    def act(
-        self,
-        ask: Callable[[Daemon], T],
-        do: Callable[[LogStore], T],
-        through: Callable[[MountedWriter], T] | None = None,
-    ) -> T:
-        """Act through the daemon, through the mount, or on the store.
-
-        Args:
-            through: Called with the mount if the control socket is another user's; None: the action
-                needs the socket.
-
-        Raises:
-            PermissionError: The control socket is another user's, and the action needs it.
-            LockedError: Another process that is not a daemon owns the directory.
-            ReadOnlyError: The path has a mount point, and no daemon owns the directory.
-            ControlError: The daemon ended before it answered.
-            LogfsError, OSError: Errors of the action.
-        """
-        with self._lock:
-            if self._daemon is not None and self._daemon.has_gone:
-                self._let_daemon_go()
-            if self._store is None and self._daemon is None:
-                mounted = self._begin()
-                if mounted is not None:
-                    if through is None:
-                        raise mounted.refusal or PermissionError(errno.EACCES, self._data)
-                    return through(mounted)
-            if self._store is not None:
-                return do(self._store)
-            assert self._daemon is not None
-            try:
-                return ask(self._daemon)
-            except ControlError:
-                self._let_daemon_go()
-                raise
-
-    def change_topics(self, change: Callable[[Topics], T]) -> T:
-        """Change topics; see ``act``."""
-        return self.act(
-            change,
-            lambda store: change(StoredTopics(self._data, store)),
-            lambda mounted: change(MountedTopics(mounted.point)),
-        )
+    def change_topics(self, change: "Callable[[Topics], T]") -> T:
+        """Change topics."""
+        with self.connected() as way:
+            return change(way.topics)
 
     def close(self) -> None:
         """End one use; the last one releases the lock. Nothing is flushed."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         with _sharing, self._lock:
             self._users -= 1
             if self._users:
                 return
-            _shared.pop((os.getpid(), self._data, self._point), None)
-            self._let_daemon_go()
+            for key in [key for key, writer in _shared.items() if writer is self]:
+                del _shared[key]
             mounted, self._mounted = self._mounted, None
             if mounted is not None:
                 mounted.close()
-            store, self._store = self._store, None
-            if store is not None:
-                store.close(self._now_ms(), is_durable=False)
+            self._way = None
+            self._opened.__exit__(kind, error, traceback)
 
-    def _begin(self) -> MountedWriter | None:
-        """Connect to a daemon or open the store; return the mount's writer if both are refused."""
-        if is_url(self._data):
-            raise read_only_store(self._data)
-        try:
-            self._daemon = Daemon.connect(self._data)
-        except PermissionError as error:
-            return self._begin_through_mount(error)
-        if self._daemon is None and self._point is None and is_served(self._data):
-            self._daemon = Daemon.connect(self._data)
-        if self._daemon is not None:
-            return None
-        if self._point is not None:
-            raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
-        try:
-            self._store = LogStore.open(
-                disk_of(self._data),
-                StoreConfig.from_properties({}),
-                current_host(),
-                now_ms=self._now_ms(),
-            )
-        except LockedError as error:
-            self._daemon = Daemon.connect(self._data)  # it may have started meanwhile
-            if self._daemon is None:
-                raise owned(self._data, error) from error
-        return None
+    @contextmanager
+    def _appending(
+        self, target: LineTarget | TopicPartition
+    ) -> "Iterator[Daemon | StoreWriter | MountedWriter]":
+        """Yield what appends, and wait afterwards until the topic's rate allows more."""
+        with self.connected() as way:
+            yield way.writes
+            throttled = None if way.store is None else way.store.throttled(target)
+        if throttled is not None:
+            throttled.wait()
 
-    def _begin_through_mount(self, refusal: PermissionError) -> MountedWriter:
-        point = served_at(self._data) if self._point is None else self._point
-        if point is None:
-            raise refusal
-        if self._mounted is None or self._mounted.point != point:
-            self._mounted = MountedWriter(point, refusal)
-        return self._mounted
+    @contextmanager
+    def connected(self) -> Iterator[_Way]:
+        """Yield the way to the directory, which other threads cannot use meanwhile."""
+        with self._lock:
+            if self._way is None or self._way.writes.has_gone:
+                self._disconnect()
+                self._way = self._connect()
+            try:
+                yield self._way
+            except ControlError:
+                if self._way.store is None:
+                    self._disconnect()
+                raise
 
-    def _let_daemon_go(self) -> None:
-        daemon, self._daemon = self._daemon, None
-        if daemon is not None:
-            daemon.close()
+    def _connect(self) -> _Way:
+        # Asking a daemon needs few of these imports, which take longer.
+        from logfs.library.topics import MountedTopics, StoredTopics
 
-    def _finish(self, log: PartitionLog, *, is_durable: bool) -> None:
-        """Flush and maintain a log after a change, as a daemon does."""
-        if is_durable or self._is_flush_due(log):
-            log.flush()
-        if log.maintenance_due:
-            log.maintain()
+        access = self._opened.enter_context(
+            access_to(self._data, self._point, self._progress, is_durable=self._is_durable)
+        )
+        if access.daemon is not None:
+            # A daemon must not wait for another program or machine.
+            return _Way(access.daemon, access.daemon, is_local)
+        if access.store is not None:
+            from logfs.library.store_writer import StoreWriter
 
-    def _is_flush_due(self, log: PartitionLog) -> bool:
-        since_ms = log.unflushed_since_ms
-        return since_ms is not None and self._now_ms() - since_ms >= log.config.flush_ms
+            store = StoreWriter(access.store, is_durable=self._is_durable)
+            self._opened.callback(store.close)
+            return _Way(store, StoredTopics(self._data, access.store), lambda _: True, store)
+        from logfs.library.mounted_writer import MountedWriter
+
+        assert access.point is not None
+        if self._mounted is None or self._mounted.point != access.point:
+            self._mounted = MountedWriter(access.point, access.refusal)
+        return _Way(self._mounted, MountedTopics(access.point), lambda _: False)
+
+    def _disconnect(self) -> None:
+        self._way = None
+        self._opened.close()

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import logfs
 from logfs import NewRecord
+from logfs.library.places import locate
 from logfs.library.writer import Writer
 from tests.cli.conftest import ROOT, Call, Mounted, command, environment, fill
 from tests.mounting import PATIENCE_S, wait_until
@@ -269,7 +270,7 @@ def test_follow_prints_new_records_at_once(data: Path) -> None:
 def test_follow_includes_new_partitions(data: Path) -> None:
     with logfs.open_store(data) as store, following("-n", "1", data / "orders") as tail:
         assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
-        with closing(Writer.of(store.data, None)) as writer:  # the one that the store uses
+        with Writer.of(locate(store.data)) as writer:  # the one that the store uses
             writer.change_topics(lambda topics: topics.alter_topic("orders", {}, 3))
         store.partition("orders", 2).append(b"second")
         assert tail.line() == b"orders/2: second"

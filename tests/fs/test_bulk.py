@@ -16,7 +16,7 @@ from logfs.errors import (
     ReadOnlyError,
     UnparsableLineError,
 )
-from logfs.log.lines.form import AppendedLines, LineForm, Lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines, LineTarget
 from logfs.types import View
 from tests.fs.served import Served
 from tests.fs.world import World
@@ -50,7 +50,8 @@ async def append(
 ) -> Lines:
     def ask() -> Lines:
         with served.daemon() as daemon:
-            return daemon.append_lines(place, data, form, unkeyed=unkeyed, is_durable=is_durable)
+            target = LineTarget(*place, form)
+            return daemon.append_lines(target, data, unkeyed=unkeyed, is_durable=is_durable)
 
     return await run(ask)
 
@@ -162,7 +163,7 @@ async def append_file(
             while not found or (found[-1].accepted and found[-1].refusal is None):
                 assert len(found) < 10
                 source = (file.fileno(), sum(done.accepted for done in found))
-                found.append(daemon.append_file(place, source, form, unkeyed=unkeyed))
+                found.append(daemon.append_file(LineTarget(*place, form), source, unkeyed=unkeyed))
         return found
 
     return await run(ask)
@@ -207,7 +208,7 @@ async def test_what_is_no_file(served: Served) -> None:
 
     def ask(descriptor: int) -> None:
         with served.daemon() as daemon:
-            daemon.append_file(("orders", 0), (descriptor, 0), PLAIN)
+            daemon.append_file(LineTarget("orders", 0), (descriptor, 0))
 
     with pytest.raises(ControlError, match="expected a regular file"):
         await run(ask, reader)

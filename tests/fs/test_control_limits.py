@@ -15,8 +15,8 @@ from logfs.control import frames
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, InvalidConfigError
 from logfs.fs.service.server import listen
-from logfs.log.lines.form import LineForm
-from logfs.types import MAX_PARTITIONS, View
+from logfs.log.lines.form import LineTarget
+from logfs.types import MAX_PARTITIONS
 from tests.fs.mounting import Mounted
 from tests.fs.served import Served
 from tests.fs.world import World
@@ -119,7 +119,7 @@ def test_a_file_of_the_mount_itself_can_be_appended(mounted: Mounted, name: str)
         for _ in range(3):
             descriptor = os.open(mounted.point / name, os.O_RDONLY)
             with contextlib.suppress(ControlError):  # a directory is no regular file
-                daemon.append_file(("copies", 0), (descriptor, 0), LineForm(View.TEXT))
+                daemon.append_file(LineTarget("copies", 0), (descriptor, 0))
             os.close(descriptor)
         assert daemon.ask("topics") == {"copies": 1, "orders": 1}
     expected = "line\n" * (3 if "/" in name else 0)

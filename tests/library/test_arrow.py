@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from logfs.errors import (
     NoSuchTopicError,
     UndecodableTextError,
 )
+from logfs.library.places import locate
 from logfs.library.points import Point
 from logfs.library.writer import Writer
 from logfs.log.store import LogStore
@@ -228,8 +228,10 @@ def test_a_warning_names_records_that_were_removed_meanwhile(store: Store, data:
         log.advance_log_start_offset(10, now_ms)
         log.remove_due_files(now_ms + log.config.file_delete_delay_ms)
 
-    with closing(Writer.of(store.data, None)) as writer:  # the one that the store uses
-        writer.act(lambda _: pytest.fail("a daemon"), trim)
+    # The writer that the store uses.
+    with Writer.of(locate(store.data)) as writer, writer.connected() as way:
+        assert way.store is not None
+        trim(way.store.store)
     assert reader.read_all().column("offset").to_pylist() == [10, 11]
     assert scanned.read_all().column("offset").to_pylist() == [10, 11]
 

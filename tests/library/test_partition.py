@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from logfs.errors import (
     RecordTooLargeError,
     UnknownNameError,
 )
+from logfs.library.places import locate
 from logfs.library.points import Point
 from logfs.library.writer import Writer
 from logfs.log.store import LogStore
@@ -298,8 +298,10 @@ def test_a_warning_names_records_removed_before_they_were_read(
         log.remove_due_files(now_ms + log.config.file_delete_delay_ms)
         owned.checkpoint()
 
-    with closing(Writer.of(store.data, None)) as writer:  # the one that the store uses
-        writer.act(lambda _: pytest.fail("a daemon"), trim)
+    # The writer that the store uses.
+    with Writer.of(locate(store.data)) as writer, writer.connected() as way:
+        assert way.store is not None
+        trim(way.store.store)
     seen += [record.offset for batch in coming for record in batch]
     assert seen[-2:] == [10, 11]
     assert 9 not in seen

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from logfs.client import Daemon
-from logfs.log.lines.form import LineForm
-from logfs.types import View
+from logfs.log.lines.form import LineTarget
 from tests.processes import PATIENCE_S, wait_until
 from tests.restarts.dying import STEPS, dies_in_changes, dies_in_requests, dies_in_writes
 from tests.restarts.held import HeldMount
@@ -78,7 +77,7 @@ def test_daemons_that_die_at_each_step_of_an_append_by_a_client(tmp_path: Path) 
         (held.point / "t").mkdir()
         with Daemon.connect(str(held.data)) as daemon:  # type: ignore[union-attr]
             for line in lines:
-                appended = daemon.append_lines(("t", 0), line, LineForm(View.TEXT))
+                appended = daemon.append_lines(LineTarget("t", 0), line)
                 assert appended.accepted == len(line)
         assert died.stat().st_size == DEATHS
         assert (held.point / "t/0").read_bytes() == b"".join(lines)

@@ -4,7 +4,8 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -18,9 +19,7 @@ from logfs.library.places import Place, locate_local
 if TYPE_CHECKING:
     from logfs.cli.append_files import LineAppender, Summary
     from logfs.cli.append_target import AppendTarget
-    from logfs.cli.terminal.interrupts import Interrupts
-    from logfs.client import Daemon
-    from logfs.log.store import LogStore
+    from logfs.library.writer import Writer
     from logfs.records.record import Header
 
 
@@ -124,12 +123,12 @@ def append(  # noqa: PLR0913, PLR0917 - options
         _append(path, place, target, names, options, summary)
     except failures.AboutError as error:
         if isinstance(error.cause, RecordTooLargeError):
-            _add_remedy(error.cause, f"{place.root}/{target.topic}")
+            _add_remedy(error.cause, f"{place.root}/{target.lines.topic}")
         if as_json:
-            click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
+            click.echo(json.dumps(_as_json(target.lines.topic, summary), indent=2))
         raise
     if as_json:
-        click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
+        click.echo(json.dumps(_as_json(target.lines.topic, summary), indent=2))
     elif sys.stderr.isatty():
         click.echo(f"{path}: {_so_far(summary)}", err=True)
 
@@ -163,76 +162,6 @@ class _Options(NamedTuple):
     is_shown: bool
 
 
-class _Append(NamedTuple):
-    """One run of the command, in one of three ways."""
-
-    path: str
-    place: Place
-    target: "AppendTarget"
-    names: Sequence[str]
-    options: _Options
-    summary: "Summary"
-    interrupts: "Interrupts"
-
-    def to_store(self, store: "LogStore") -> None:
-        """Append to a store that this process owns."""
-        from logfs.cli.append_target import prepare
-        from logfs.library.store_appender import StoreAppender
-        from logfs.library.topics import StoredTopics
-        from logfs.machine.host import system_clock
-        from logfs.services.overview import topic_overview
-
-        prepare(StoredTopics(self.place.root, store), self.target, create=self.options.create)
-        is_durable = self.options.flush_every is not None
-        with closing(
-            StoreAppender(store, *self.target.appended, is_durable=is_durable)
-        ) as appender:
-            self._run(appender)
-        if self.target.has_timestamps:
-            now_ms = system_clock().now_ms()
-            _warn(self.path, topic_overview(store, self.target.topic, now_ms).expired)
-
-    def to_daemon(self, daemon: "Daemon") -> None:
-        """Append through the control socket of a daemon."""
-        from logfs.cli.append_files import DaemonAppender
-        from logfs.cli.append_target import prepare
-        from logfs.machine.host import system_clock
-
-        prepare(daemon, self.target, create=self.options.create)
-        self._run(DaemonAppender(daemon, *self.target.appended))
-        if self.target.has_timestamps:
-            now_ms, first = system_clock().now_ms(), self.target.partition or 0
-            _warn(self.path, daemon.overview(self.target.topic, first, now_ms).expired)
-
-    def to_mount(self, point: str) -> None:
-        """Append to files below a mount point."""
-        from logfs.cli.append_target import prepare
-        from logfs.library.mount_appender import MountAppender
-        from logfs.library.topics import MountedTopics
-
-        prepare(MountedTopics(point), self.target, create=self.options.create)
-        with closing(MountAppender(point, *self.target.appended)) as appender:
-            self._run(appender)
-
-    def _run(self, appender: "LineAppender") -> None:
-        from logfs.cli.append_files import append_files
-
-        if self.target.times is not None:
-            from logfs.cli.timed_lines import TimedAppender
-
-            delimiter = self.target.form.key_delimiter
-            appender = TimedAppender(appender, self.target.times, delimiter)
-        with _progress(self.options.total, is_shown=self.options.is_shown) as report:
-            append_files(
-                self.names,
-                appender,
-                self.summary,
-                self.interrupts,
-                report,
-                self.options.flush_every,
-            )
-
-
 def _append(
     path: str,
     place: Place,
@@ -241,22 +170,24 @@ def _append(
     options: _Options,
     summary: "Summary",
 ) -> None:
+    from logfs.cli.append_files import append_files
+    from logfs.cli.append_target import prepare
     from logfs.cli.terminal.interrupts import Interrupts
-    from logfs.library import owner
+    from logfs.library.writer import Writer
 
+    is_durable = options.flush_every is not None
     with Interrupts() as interrupts:
-        run = _Append(path, place, target, names, options, summary, interrupts)
-        is_durable = options.flush_every is not None
         try:
-            with failures.about(path):
-                owner.act(
-                    place,
-                    run.to_daemon,
-                    run.to_store,
-                    failures.progress(),
-                    through=run.to_mount,
-                    is_durable=is_durable,
-                )
+            with (
+                failures.about(path),
+                Writer(place, failures.progress(), is_durable=is_durable) as writer,
+            ):
+                writer.change_topics(partial(prepare, target=target.lines, create=options.create))
+                with _progress(options.total, is_shown=options.is_shown) as report:
+                    appender = _appender(writer, target)
+                    append_files(names, appender, summary, interrupts, report, options.flush_every)
+                if target.has_timestamps:
+                    _warn(path, writer.expired(target.lines.topic, target.lines.partition))
         except failures.AboutError as error:
             # The error of a refused line names the line itself.
             error.state = _so_far(summary, up_to=error.thing == path)
@@ -264,6 +195,15 @@ def _append(
         except KeyboardInterrupt:
             failures.warn(f"{path}: interrupted; {_so_far(summary, up_to=True)}")
             failures.exit_with(interrupts.status)
+
+
+def _appender(writer: "Writer", target: "AppendTarget") -> "LineAppender":
+    from logfs.cli.append_files import LineAppender
+    from logfs.cli.timed_lines import TimedAppender
+
+    if target.times is None:
+        return LineAppender(writer, target.lines)
+    return TimedAppender(writer, target.lines, target.times)
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:

@@ -164,16 +164,11 @@ def delete(name: str, path: str, *, dry_run: bool) -> None:
 
 def _change(place: Place, act: "Callable[[Groups, Writer], T]") -> T:
     from logfs.library.groups import Groups
-    from logfs.library.owner import data_directory
     from logfs.library.writer import Writer
 
     root = place._replace(address=())
-    writer = Writer.of(data_directory(root), root.root if root.is_mount else None)
-    try:
-        with Groups(root) as groups:
-            return act(groups, writer)
-    finally:
-        writer.close()
+    with Writer.of(root) as writer, Groups(root) as groups:
+        return act(groups, writer)
 
 
 def _root(path: str) -> Place:

@@ -58,44 +58,30 @@ class AppendCommands:
 
     async def lines(self, request: Request) -> object:
         """Append lines to a partition, or distribute them over a topic by their keys."""
-        form = line_form(request)
-        unkeyed, is_durable = request["unkeyed"], request["is_durable"]
-        data, now_ms, note = request.payload, self._clock.now_ms(), self._notes.note(request)
+        form, now_ms, note = line_form(request), self._clock.now_ms(), self._notes.note(request)
+        data = request.payload
         if data and not data.endswith(b"\n"):
             raise ControlError("lines: the last line does not end with a newline")
+        partitions, logs = await self._line_logs(request, note)
         if request["partition"] is None:
-            partitions = await self._partitions(request["topic"])
-            logs = [partition.log.writable for partition in partitions]
-            logs = logs[: note.partitions(len(logs))]
-            call = partial(append_by_key, logs, data, form, unkeyed, now_ms, note)
+            call = partial(append_by_key, logs, data, form, request["unkeyed"], now_ms, note)
             done = await _beside(partitions, call)
         else:
-            partitions = [await find_partition(self._operations, request)]
-            (partition,) = partitions
-            log = partition.log.writable
-            done = await partition.executor.change_in_thread(
-                append_lines, log, data, form, now_ms, note
+            done = await partitions[0].executor.change_in_thread(
+                append_lines, logs[0], data, form, now_ms, note
             )
         self._note(request, partitions, len(data))
-        return await self._answer(partitions, done, is_durable=is_durable)
+        return await self._answer(partitions, done, is_durable=request["is_durable"])
 
     async def file(self, request: Request) -> object:
         """Append lines of a file in the same way, in pieces; others may append between."""
-        form, position, now_ms = line_form(request), request["position"], self._clock.now_ms()
-        unkeyed, note = request["unkeyed"], self._notes.note(request)
+        form, now_ms, note = line_form(request), self._clock.now_ms(), self._notes.note(request)
         # In a thread: fstat of a file in this mount waits for the event loop.
-        descriptor = await trio.to_thread.run_sync(request.file)
+        file = await trio.to_thread.run_sync(request.file), request["position"]
+        partitions, logs = await self._line_logs(request, note)
+        call = partial(append_file, logs[0], *file, form, now_ms, note)
         if request["partition"] is None:
-            partitions = await self._partitions(request["topic"])
-            logs = [partition.log.writable for partition in partitions]
-            logs = logs[: note.partitions(len(logs))]
-            place = (logs, descriptor, position)
-            call = partial(append_file_by_key, *place, form, unkeyed, now_ms, note)
-        else:
-            partitions = [await find_partition(self._operations, request)]
-            call = partial(
-                append_file, partitions[0].log.writable, descriptor, position, form, now_ms, note
-            )
+            call = partial(append_file_by_key, logs, *file, form, request["unkeyed"], now_ms, note)
         with _arguments("file"):
             done = await _beside(partitions, call)
         self._note(request, partitions, done.accepted)
@@ -173,11 +159,19 @@ class AppendCommands:
             self._operations.tasks.want_maintenance(partition)
         await files.throttling.wait(log, mark)
 
-    async def _partitions(self, topic: str) -> list[MountedPartition]:
+    async def _line_logs(
+        self, request: Request, note: ControlNote
+    ) -> tuple[list[MountedPartition], list[PartitionLog]]:
+        """Return the partition of a request, or all of its topic, and where its lines may go."""
+        if request["partition"] is not None:
+            partition = await find_partition(self._operations, request)
+            return [partition], [partition.log.writable]
+        topic = request["topic"]
         found = [self._operations.tree.partition(topic, n) for n in self._store.partitions(topic)]
         for partition in found:
             await self._operations.files.reload_if_offline(partition)
-        return found
+        logs = [partition.log.writable for partition in found]
+        return found, logs[: note.partitions(len(logs))]
 
 
 def _append_once(log: PartitionLog, payload: Buffer, now_ms: int, note: ControlNote) -> Appended:

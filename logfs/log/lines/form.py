@@ -29,6 +29,14 @@ class LineForm(NamedTuple):
         return replace(usual, key_delimiter=self.key_delimiter, headers=self.headers)
 
 
+class LineTarget(NamedTuple):
+    """Where lines go, and their form; without a partition the key of each line decides."""
+
+    topic: str
+    partition: int | None
+    form: LineForm = LineForm()
+
+
 class AppendedLines(NamedTuple):
     """Lines of a call that are in a partition now.
 

@@ -20,7 +20,7 @@ from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import SLOTS, slot_index
 from logfs.fs.service.commands import ControlCommands
 from logfs.fs.service.server import listen
-from logfs.log.lines.form import LineForm, Lines
+from logfs.log.lines.form import LineForm, Lines, LineTarget
 from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
@@ -87,8 +87,8 @@ def _file(data: bytes) -> int:
 
 
 RECORDS = [Record(0, START_MS, None, value) for value in VALUES]
-ONE = line_fields("orders", 0, FORM, 0)
-BY_KEY = line_fields("orders", None, FORM, 0)
+ONE = line_fields(LineTarget("orders", 0, FORM), 0)
+BY_KEY = line_fields(LineTarget("orders", None, FORM), 0)
 SAFE: dict[str, object] = {"is_durable": False}
 PLACE: dict[str, object] = {"topic": "orders", "partition": 0}
 APPENDS: dict[str, Callable[[], Request]] = {
@@ -209,7 +209,7 @@ async def test_a_client_repeats_its_request_to_the_next_daemon(
 
     def append() -> Lines:
         with Daemon.connect(str(tmp_path)) as daemon:  # type: ignore[union-attr]
-            return daemon.append_lines(("orders", 0), TEXT, FORM)
+            return daemon.append_lines(LineTarget("orders", 0, FORM), TEXT)
 
     lines: list[Lines] = []
 
