@@ -28,6 +28,7 @@ For the command line, and for programs that want the same::
     status              the state of a data directory, from its daemon or from its files
     disk_use            what topics and partitions take on the disk
     offset_queries      offsets of partitions, as ``logfs offsets`` prints them
+    rewriting           compaction and packing on request
     group_points        where a group continues that is set to a point
     backup              backing up and restoring a data directory
     remote              the object store of a data directory

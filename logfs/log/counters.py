@@ -209,16 +209,14 @@ _SUMS = (
 
 
 @dataclass(slots=True)
-class PackingStatus:
-    """The packing of one partition, as far as this process has seen it.
+class RewritingStatus:
+    """When the segments of one partition are rewritten again after a failure.
 
     Attributes:
-        failed: Base offset of a segment that could not be packed -> the reason.
         pause_ms: How long it was left alone the last time, since the disk was full; 0 if it is not.
         paused_until_ms: Clock until which it is left alone.
     """
 
-    failed: dict[int, str] = field(default_factory=dict)
     pause_ms: int = 0
     paused_until_ms: int = 0
 
@@ -234,7 +232,18 @@ def longer_pause(pause_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class CompactionStatus:
+class PackingStatus(RewritingStatus):
+    """The packing of one partition, as far as this process has seen it.
+
+    Attributes:
+        failed: Base offset of a segment that could not be packed -> the reason.
+    """
+
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class CompactionStatus(RewritingStatus):
     """The compaction of one partition, as far as this process has seen it.
 
     Attributes:
@@ -242,8 +251,6 @@ class CompactionStatus:
         read_bytes, written_bytes: What it read, and what it left of that.
         dirty_ratio: Share of the bytes that could be cleaned when that was last looked at.
         unsaved_offset: ``end_offset`` as long as the checkpoint file does not have it.
-        pause_ms: How long it was left alone the last time, since the disk was full; 0 if it is not.
-        paused_until_ms: Clock until which it is left alone.
         uncleanable: Why it is not compacted any more until the next start; None if it is.
     """
 
@@ -255,13 +262,6 @@ class CompactionStatus:
     dirty_ratio: float | None = None
     uncleanable: str | None = None
     unsaved_offset: int | None = None
-    pause_ms: int = 0
-    paused_until_ms: int = 0
-
-    def pause(self, now_ms: int) -> None:
-        """Leave it alone for a while, each time for longer."""
-        self.pause_ms = longer_pause(self.pause_ms)
-        self.paused_until_ms = now_ms + self.pause_ms
 
     def as_json(self) -> dict[str, object]:
         """Return them for ``.meta``."""

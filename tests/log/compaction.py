@@ -13,6 +13,7 @@ from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.readable import ReadableLog
 from logfs.records.batch import decode_header
 from logfs.records.record import Record
+from logfs.services.compaction.cleaner import LogCleaner
 from logfs.services.compaction.dirtyrange import DirtyRange, find_dirty_range
 from logfs.services.compaction.rounds import Cleaned, clean
 from logfs.services.compaction.tools import CleaningTools
@@ -37,6 +38,12 @@ def tools(map_bytes: int = ROOMY, piece_bytes: int = 64) -> CleaningTools:
         map_bytes=map_bytes,
         piece_bytes=piece_bytes,
     )
+
+
+def rewrite_next(cleaner: LogCleaner, now_ms: int, tools: CleaningTools) -> bool:
+    """Compact the dirtiest log that is due, once; return whether that succeeded."""
+    chosen = cleaner.choose(now_ms)
+    return chosen is not None and cleaner.rewrite(chosen, now_ms, tools)
 
 
 def dirty_range_of(log: PartitionLog, first_dirty: int, now_ms: int) -> DirtyRange:

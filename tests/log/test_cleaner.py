@@ -16,7 +16,7 @@ from logfs.services.compaction.tools import CleaningTools, Throttle
 from logfs.services.meta import partition_meta
 from logfs.types import View
 from tests.fakes import START_MS
-from tests.log.compaction import CompactedLog, filled, records, tools
+from tests.log.compaction import CompactedLog, filled, records, rewrite_next, tools
 from tests.log.support import TP, Bench, kept_runs_of
 
 
@@ -25,17 +25,17 @@ def offsets(log: CompactedLog) -> dict[object, int]:
 
 
 def clean_dirtiest(log: CompactedLog) -> bool:
-    return LogCleaner(log.bench.store).clean_dirtiest(log.bench.now_ms, tools())
+    return rewrite_next(LogCleaner(log.bench.store), log.bench.now_ms, tools())
 
 
 def test_a_dirty_log_is_compacted_once_and_its_end_is_saved() -> None:
     log = filled()
     cleaner = LogCleaner(log.bench.store)
     assert cleaner.metrics(log.bench.now_ms).time_since_last_run_ms is None
-    assert cleaner.clean_dirtiest(log.bench.now_ms, tools())
+    assert rewrite_next(cleaner, log.bench.now_ms, tools())
     assert offsets(log) == {TP: 60}
     assert len(log.log.snapshot.segments) > 1
-    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
+    assert not rewrite_next(cleaner, log.bench.now_ms, tools())
     meta = partition_meta(log.log)["cleaner"]
     assert meta["first_dirty_offset"] == 60
     assert meta["last_cleaned"] == log.bench.now_ms
@@ -71,13 +71,13 @@ def test_a_log_that_fails_is_not_compacted_until_the_next_start() -> None:
     good = log.bench.file(name)
     log.bench.put(name, good[:-3] + bytes([good[-3] ^ 1]) + good[-2:])
     cleaner = LogCleaner(log.bench.store)
-    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
+    assert not rewrite_next(cleaner, log.bench.now_ms, tools())
     assert "checksum differs" in partition_meta(log.log)["cleaner"]["uncleanable"]
     metrics = cleaner.metrics(log.bench.now_ms)
     assert metrics.uncleanable_partitions_count == 1
     assert metrics.uncleanable_bytes > 0
     log.bench.put(name, good)
-    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
+    assert not rewrite_next(cleaner, log.bench.now_ms, tools())
     log.restart()
     assert clean_dirtiest(log)
 
@@ -88,7 +88,7 @@ def test_a_compaction_on_a_full_disk_is_tried_again() -> None:
     log.log.flush()
     log.bench.disk.space_bytes = log.bench.disk.used_bytes + 10
     cleaner = LogCleaner(log.bench.store)
-    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
+    assert not rewrite_next(cleaner, log.bench.now_ms, tools())
     assert log.log.cleaning.uncleanable is None
 
 
@@ -211,7 +211,7 @@ def test_a_compaction_that_was_stopped_is_due_again() -> None:
 
     work = tools()
     stopped = type(work)(work.new_id, work.clock_s, spend)
-    assert not LogCleaner(log.bench.store).clean_dirtiest(log.bench.now_ms, stopped)
+    assert not rewrite_next(LogCleaner(log.bench.store), log.bench.now_ms, stopped)
     assert log.log.cleaning.uncleanable is None
     assert clean_dirtiest(log)
 
@@ -221,12 +221,12 @@ def test_a_compaction_on_a_full_disk_is_not_tried_again_at_once() -> None:
     log = filled()
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     log.bench.disk.fill()
-    assert not cleaner.clean_dirtiest(now_ms, tools())
+    assert not rewrite_next(cleaner, now_ms, tools())
     assert log.log.offline is None
     assert log.log.cleaning.uncleanable is None
     log.bench.disk.space_bytes = None
-    assert not cleaner.clean_dirtiest(now_ms + 59_999, tools())
-    assert cleaner.clean_dirtiest(now_ms + 60_000, tools())
+    assert not rewrite_next(cleaner, now_ms + 59_999, tools())
+    assert rewrite_next(cleaner, now_ms + 60_000, tools())
 
 
 @pytest.mark.expect_log("where compaction ended is noted later")
@@ -236,11 +236,11 @@ def test_a_compaction_whose_end_cannot_be_saved_is_not_repeated(error: int) -> N
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     for _ in range(3):
         log.bench.disk.fail_next_write(f"{names.CLEANER_OFFSET_CHECKPOINT}*", error)
-    assert cleaner.clean_dirtiest(now_ms, tools())
-    assert not cleaner.clean_dirtiest(now_ms, tools())
-    assert not cleaner.clean_dirtiest(now_ms, tools())
+    assert rewrite_next(cleaner, now_ms, tools())
+    assert not rewrite_next(cleaner, now_ms, tools())
+    assert not rewrite_next(cleaner, now_ms, tools())
     assert offsets(log) == {}
-    assert not cleaner.clean_dirtiest(now_ms, tools())
+    assert not rewrite_next(cleaner, now_ms, tools())
     assert offsets(log) == {TP: 60}
 
 

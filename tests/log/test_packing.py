@@ -106,11 +106,11 @@ def test_the_background_packs_one_segment_at_a_time_the_oldest_first() -> None:
     bench = web_log()
     packer = SegmentPacker(bench.store)
     for left in (2, 1, 0):
-        log = packer.choose(bench.now_ms)
-        assert log is bench.log
+        chosen = packer.choose(bench.now_ms)
+        assert chosen is not None
         assert packer.choose(bench.now_ms) is None, "another thread has it"
-        assert packer.pack(log, bench.now_ms, tools())
-        assert len(due_segments(log)) == left
+        assert packer.rewrite(chosen, bench.now_ms, tools())
+        assert len(due_segments(bench.log)) == left
     assert packer.choose(bench.now_ms) is None
 
 
@@ -167,13 +167,12 @@ def test_a_full_disk_stops_packing_for_a_while_and_nothing_else() -> None:
     before = places(bench)
     bench.disk.fail_next_write("*.cleaned", errno.ENOSPC)
     packer = SegmentPacker(bench.store)
-    log = packer.choose(bench.now_ms)
-    assert log is not None
-    assert not packer.pack(log, bench.now_ms, tools())
+    chosen = packer.choose(bench.now_ms)
+    assert chosen is not None
+    assert not packer.rewrite(chosen, bench.now_ms, tools())
     assert packer.choose(bench.now_ms) is None
-    assert (places(bench), leftovers(bench.disk), log.offline) == (before, [], None)
-    later = bench.now_ms + 60_000
-    assert packer.choose(later) is log
+    assert (places(bench), leftovers(bench.disk), bench.log.offline) == (before, [], None)
+    assert packer.choose(bench.now_ms + 60_000) == chosen
 
 
 @pytest.mark.expect_log("is not packed until the next start")
@@ -186,8 +185,8 @@ def test_a_damaged_segment_stays_and_the_others_are_packed() -> None:
     bench.log.snapshot.segments[0].close_files()
     packer = SegmentPacker(bench.store)
     results = []
-    while (log := packer.choose(bench.now_ms)) is not None:
-        results.append(packer.pack(log, bench.now_ms, tools()))
+    while (chosen := packer.choose(bench.now_ms)) is not None:
+        results.append(packer.rewrite(chosen, bench.now_ms, tools()))
     assert results == [False, True, True]
     assert bench.file(name) == data
     assert not [left for left in leftovers(bench.disk) if left.endswith(".cleaned")]

@@ -2,9 +2,9 @@
 
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,11 +14,10 @@ from logfs.cli.parameters import dry_run_option
 from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
-from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
+    from logfs.library.rewriting import Done, Rewrite
     from logfs.services.compaction.manual import Compacted
-    from logfs.services.compaction.offsetmap import FindKeys
 
 
 @click.command()
@@ -56,53 +55,29 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, is_preview: bool, as_
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
     from logfs.errors import LockedError
-    from logfs.library import owner
-    from logfs.log.store import LogStore
-    from logfs.machine.host import system_clock
-    from logfs.services.compaction.manual import (
-        Compacted,
-        compact_now,
-        logs_of,
-        preview_compaction,
-        watched,
-    )
-    from logfs.services.compaction.tools import tools_for
+    from logfs.library.rewriting import rewrite_now
+    from logfs.services.compaction.manual import Compacted, check_compactable
 
     if is_preview and roll:
         raise click.UsageError("--dry-run: --roll starts a segment, which is a change itself")
+
+    def ask(daemon: Daemon, topic: str, number: int | None) -> list[Compacted]:
+        if spark.is_wanted:
+            raise LockedError(
+                "a daemon owns the directory, and --spark needs to: unmount it meanwhile, or "
+                "leave --spark out, so that the daemon compacts it in several rounds"
+            )
+        if is_preview:
+            return daemon.preview_compact(topic, number, progress=show_progress)
+        return daemon.compact(topic, number, roll=roll, progress=show_progress)
+
+    opened = partial(_rewriting, spark, roll=roll, is_preview=is_preview)
     with failures.about(path):
-        place = locate_local(path)
-        topic, number = parse_topic_or_partition(place.address)
-
-        def do(store: LogStore) -> list[Compacted]:
-            clock = system_clock()
-            tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
-            done = []
-            with _finding(spark, place.root) as find:
-                for log in logs_of(store, topic, number):
-                    now_ms, told = clock.now_ms(), watched(tools, log, show_progress)
-                    if is_preview:
-                        done.append(preview_compaction(log, now_ms, told, find))
-                    else:
-                        done.append(compact_now(log, now_ms, told, find, roll=roll))
-            return done
-
-        def ask(daemon: Daemon) -> list[Compacted]:
-            if spark.is_wanted:
-                raise LockedError(
-                    "a daemon owns the directory, and --spark needs to: unmount it meanwhile, or "
-                    "leave --spark out, so that the daemon compacts it in several rounds"
-                )
-            if is_preview:
-                return daemon.preview_compact(topic, number, progress=show_progress)
-            return daemon.compact(topic, number, roll=roll, progress=show_progress)
-
-        done = owner.act(place, ask, do, failures.progress())
-    if as_json:
-        click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
-    else:
-        for row in done:
-            click.echo(_sentence(topic, row, "would become" if is_preview else "became"))
+        topic, done = rewrite_now(
+            path, ask, check_compactable, opened, show_progress, failures.progress()
+        )
+    became = "would become" if is_preview else "became"
+    print_done(topic, done, partial(_sentence, became), as_json=as_json)
 
 
 def show_progress(text: str) -> None:
@@ -111,33 +86,37 @@ def show_progress(text: str) -> None:
         failures.warn(text)
 
 
-def parse_topic_or_partition(names: Sequence[str]) -> tuple[str, int | None]:
-    """Return the topic, and the partition; None: all partitions."""
-    from logfs.errors import UnknownNameError
-    from logfs.log.reading.address import parse_topic_name
-
-    if not 1 <= len(names) <= 2 or (len(names) == 2 and not names[1].isdecimal()):
-        raise UnknownNameError("expected a partition, TOPIC/PARTITION, or a topic, TOPIC")
-    return parse_topic_name(names[0]), int(names[1]) if len(names) == 2 else None
+def print_done(
+    topic: str, done: "Iterable[Done]", sentence: "Callable[[str, Done], str]", *, as_json: bool
+) -> None:
+    """Print what was done to each partition, as sentences or as JSON."""
+    if as_json:
+        click.echo(json.dumps([{"topic": topic, **row._asdict()} for row in done], indent=2))
+        return
+    for row in done:
+        click.echo(sentence(f"{topic}/{row.partition}", row))
 
 
 @contextmanager
-def _finding(spark: SparkRequest, data: str) -> "Iterator[FindKeys]":
-    """Yield the function that finds the last records of keys, in this process or in a Spark job."""
+def _rewriting(
+    spark: SparkRequest, data: str, *, roll: bool, is_preview: bool
+) -> "Iterator[Rewrite[Compacted]]":
+    """Yield what compacts a log; the keys are found in this process or in a Spark job."""
+    from logfs.services.compaction.manual import compact_now, preview_compaction
     from logfs.services.compaction.offsetmap import find_keys
 
+    rewrite = preview_compaction if is_preview else partial(compact_now, roll=roll)
     with chosen_session(spark, "logfs compact") as session:
         if session is None:
-            yield find_keys
+            yield partial(rewrite, find=find_keys)
             return
         from logfs.spark.jobs.compact import SparkKeys
 
         with ProgressLine("read for their keys") as shown:
-            yield SparkKeys(session, data, shown.show).find
+            yield partial(rewrite, find=SparkKeys(session, data, shown.show).find)
 
 
-def _sentence(topic: str, done: "Compacted", became: str) -> str:
-    name = f"{topic}/{done.partition}"
+def _sentence(became: str, name: str, done: "Compacted") -> str:
     if not done.rounds:
         return f"{name}: nothing to compact: all of it is in the active segment (see --roll)"
     before, after = map(tables.format_bytes, (done.read_bytes, done.written_bytes))

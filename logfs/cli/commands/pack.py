@@ -1,15 +1,14 @@
 """``logfs pack``: write sealed segments once more, smaller, now."""
 
-import json
-import time
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from logfs.cli import failures
-from logfs.cli.commands.compact import parse_topic_or_partition, show_progress
+from logfs.cli.commands.compact import print_done, show_progress
 from logfs.cli.terminal import tables
-from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.services.packing.packer import Packed
@@ -42,38 +41,26 @@ def pack(path: str, *, roll: bool, as_json: bool) -> None:
         logfs pack /mnt/logs/web --roll
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
-    from logfs.library import owner
-    from logfs.log.store import LogStore
-    from logfs.machine.host import system_clock
-    from logfs.services.compaction.manual import watched
-    from logfs.services.compaction.tools import tools_for
-    from logfs.services.packing.packer import Packed, pack_now, packable_logs
+    from logfs.library.rewriting import rewrite_now
+    from logfs.services.packing.packer import Packed, check_packable, pack_now
 
+    def ask(daemon: Daemon, topic: str, number: int | None) -> list[Packed]:
+        return daemon.pack(topic, number, roll=roll, progress=show_progress)
+
+    rewrite = partial(pack_now, roll=roll)
     with failures.about(path):
-        place = locate_local(path)
-        topic, number = parse_topic_or_partition(place.address)
-
-        def do(store: LogStore) -> list[Packed]:
-            clock = system_clock()
-            tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
-            return [
-                pack_now(log, clock.now_ms(), watched(tools, log, show_progress), roll=roll)
-                for log in packable_logs(store, topic, number)
-            ]
-
-        def ask(daemon: Daemon) -> list[Packed]:
-            return daemon.pack(topic, number, roll=roll, progress=show_progress)
-
-        done = owner.act(place, ask, do, failures.progress())
-    if as_json:
-        click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
-    else:
-        for row in done:
-            click.echo(_sentence(topic, row))
+        topic, done = rewrite_now(
+            path,
+            ask,
+            check_packable,
+            lambda _: nullcontext(rewrite),
+            show_progress,
+            failures.progress(),
+        )
+    print_done(topic, done, _sentence, as_json=as_json)
 
 
-def _sentence(topic: str, done: "Packed") -> str:
-    name = f"{topic}/{done.partition}"
+def _sentence(name: str, done: "Packed") -> str:
     if not done.segments:
         return f"{name}: nothing to pack: all sealed segments are packed (see --roll)"
     before, after = map(tables.format_bytes, (done.read_bytes, done.written_bytes))

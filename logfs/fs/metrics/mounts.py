@@ -155,7 +155,7 @@ class MountMetrics:
         yield from _of_state(operations)
         yield from _of_executors(operations)
         if not store.read_only:
-            cleaner = operations.tasks.compaction.cleaner
+            cleaner = operations.tasks.rewriting.cleaner
             yield from _of_cleaner(cleaner.metrics(self._clock.now_ms()))
 
     def _mount_labels(self) -> Mapping[str, str]:

@@ -1,8 +1,7 @@
 """Dispatch of control requests, and the requests that change topics or delete records."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
 
 import trio
 
@@ -20,6 +19,8 @@ from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
 from logfs.services import administration
 from logfs.services.compaction.manual import (
+    Compacted,
+    check_compactable,
     compact_now,
     logs_of,
     preview_compaction,
@@ -27,7 +28,7 @@ from logfs.services.compaction.manual import (
 )
 from logfs.services.compaction.tools import CleaningTools
 from logfs.services.following.store import AnyStore
-from logfs.services.packing.packer import pack_now, packable_logs
+from logfs.services.packing.packer import Packed, check_packable, pack_now
 from logfs.services.retention.trimming import (
     Trimmed,
     check_trimmable,
@@ -36,9 +37,6 @@ from logfs.services.retention.trimming import (
     preview_trim,
     trim,
 )
-
-Done = TypeVar("Done")
-
 
 _Commands = dict[str, Callable[[Request], Awaitable[object]]]
 
@@ -94,9 +92,9 @@ class ControlCommands:
             "trim": self._trim,
             "preview_trim": self._preview_trim,
             "retention": self._retention,
-            "compact": self._compact,
-            "preview_compact": self._preview_compact,
-            "pack": self._pack,
+            "compact": partial(self._rewrite, check_compactable, compact_now),
+            "preview_compact": partial(self._rewrite, check_compactable, preview_compaction),
+            "pack": partial(self._rewrite, check_packable, pack_now),
             "roll": self._roll,
         }
 
@@ -237,33 +235,21 @@ class ControlCommands:
         done = await self._operations.tasks.retention.look()
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
 
-    async def _compact(self, request: Request) -> object:
-        logs = logs_of(self._store.writable, request["topic"], request["partition"])
-        return [done._asdict() for done in await self._rewrite(request, logs, compact_now)]
-
-    async def _preview_compact(self, request: Request) -> object:
-        logs = logs_of(self._store.writable, request["topic"], request["partition"])
-        return [done._asdict() for done in await self._rewrite(request, logs, preview_compaction)]
-
-    async def _pack(self, request: Request) -> object:
-        logs = packable_logs(self._store.writable, request["topic"], request["partition"])
-        return [done._asdict() for done in await self._rewrite(request, logs, pack_now)]
-
     async def _rewrite(
         self,
+        check: Callable[[PartitionLog], None],
+        rewrite: Callable[[PartitionLog, int, CleaningTools], Compacted | Packed],
         request: Request,
-        logs: Sequence[PartitionLog],
-        rewrite: Callable[[PartitionLog, int, CleaningTools], Done],
-    ) -> list[Done]:
+    ) -> object:
         """Rewrite segments of logs one after the other, and report the progress."""
-        tools, now_ms = self._operations.tasks.compaction.tools, self._clock.now_ms()
+        tools, now_ms = self._operations.tasks.rewriting.tools, self._clock.now_ms()
         done = []
-        for log in logs:
+        for log in logs_of(self._store.writable, request["topic"], request["partition"], check):
             executor = self._tree.partition(*log.topic_partition).executor
             if request.fields.get("roll"):
                 await executor.sync(log.roll, now_ms)
             told = watched(tools, log, _from_thread(request.report))
-            done.append(await executor.sync(rewrite, log, now_ms, told))
+            done.append((await executor.sync(rewrite, log, now_ms, told))._asdict())
         return done
 
     async def _roll(self, request: Request) -> object:

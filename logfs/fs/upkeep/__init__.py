@@ -1,8 +1,7 @@
 """Background tasks of the mount; ``tasks`` has their periods and starts them.
 
     retention     deletion by age and size, and the limits of the directory
-    compaction    compaction by key
-    packing       sealed segments are written once more, smaller
+    rewriting     compaction by key; packing: sealed segments are written once more, smaller
     tiering       sealed segments go to an object store
     following     the look at another program's directory
     tasks         all of them, and maintenance, flushes, checkpoints, removals

@@ -9,8 +9,8 @@
     retention     every log.retention.check.interval.ms, the limits of the directory every five
                   seconds; see ``retention``
     expiry        positions of consumer groups: every offsets.retention.check.interval.ms
-    compaction    as soon as a log is due; see ``compaction``
-    packing       as soon as a segment is due; see ``packing``
+    compaction    as soon as a log is due; see ``rewriting``
+    packing       as soon as a segment is due; see ``rewriting``
     tiering       every remote.log.manager.task.interval.ms; see ``tiering``
 
 Tasks run at the same time, and so do those of different partitions. So a slow disk delays only its
@@ -28,10 +28,9 @@ from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.tree import Tree
-from logfs.fs.upkeep.compaction import Compaction
 from logfs.fs.upkeep.following import Follower
-from logfs.fs.upkeep.packing import Packing
 from logfs.fs.upkeep.retention import Retention
+from logfs.fs.upkeep.rewriting import Rewriting
 from logfs.fs.upkeep.tiering import Tiering
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
@@ -59,7 +58,7 @@ class BackgroundTasks:
 
     Attributes:
         retention: Deletes records that topics no longer keep.
-        compaction: Compacts logs.
+        rewriting: Compacts logs and packs segments.
         tiering: Copies sealed segments to an object store.
     """
 
@@ -79,8 +78,7 @@ class BackgroundTasks:
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
         self.tiering = Tiering(store, clock, socket.gethostname())
-        self.compaction = Compaction(store, clock, self._executor_of)
-        self._packing = Packing(store, clock, self.compaction.tools, self._executor_of)
+        self.rewriting = Rewriting(store, clock, self._executor_of)
 
     def _executor_of(self, topic_partition: TopicPartition) -> PartitionExecutor:
         return self._tree.partition(*topic_partition).executor
@@ -108,8 +106,7 @@ class BackgroundTasks:
             for run in (
                 self.retention.run,
                 self.retention.run_limits,
-                self.compaction.run,
-                self._packing.run,
+                self.rewriting.run,
                 self.tiering.run,
             ):
                 nursery.start_soon(self._keep_running, run)

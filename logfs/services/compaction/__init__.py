@@ -7,6 +7,7 @@
     cleanedfiles    the ``.cleaned`` files of a segment that will replace others
     rewriting       the segments are written
     rounds          both of it, as often as memory for the keys makes necessary
+    rewriter        background work on segments: which log is next, what follows a failure
     cleaner         chooses a log and compacts it
     manual          compacts one on request
 

@@ -2,37 +2,26 @@
 
 The dirtiest of the logs that are due is first (see ``dirtyrange``). A log whose compaction fails,
 other than by a change of the log meanwhile, is *uncleanable*: it is not compacted until the next
-start. The daemon's log and ``.meta`` say so. A topic without a configuration of its own was made by
-a broker. It is not compacted either.
+start. The daemon's log and ``.meta`` say so.
 
 Source: Kafka LogCleanerManager.grabFilthiestCompactedLog, LogCleaner.CleanerThread.
 """
 
-import errno
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from logfs.disk.vfs import DISK_FULL
-from logfs.errors import (
-    CleaningAbortedError,
-    DeletedError,
-    LogfsError,
-    LogOfflineError,
-)
+from logfs.config import TopicConfig
 from logfs.log.catalog import Catalog
 from logfs.log.cleanercheckpoint import note_cleaned, read_cleaner_offsets
+from logfs.log.counters import RewritingStatus
 from logfs.log.partition import PartitionLog
 from logfs.services.compaction.dirtyrange import DirtyRange, find_dirty_range
+from logfs.services.compaction.rewriter import ChosenLog, LogRewriter
 from logfs.services.compaction.rounds import clean
 from logfs.services.compaction.tools import CleanerStats, CleaningTools
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-_TEMPORARY = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Errors after which a log can be compacted another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,53 +68,17 @@ class CleanerMetrics:
         }
 
 
-class ChosenLog(NamedTuple):
-    """The log to compact next, and its dirty part."""
+class LogCleaner(LogRewriter[DirtyRange]):
+    """Compacts the logs of a store."""
 
-    log: PartitionLog
-    dirty: DirtyRange
-
-
-class LogCleaner:
-    """Compacts the logs of a store.
-
-    Any thread may call. A log is compacted by one thread at a time.
-    """
+    name = "compaction"
 
     def __init__(self, store: Catalog[PartitionLog]) -> None:
-        self._store = store
+        super().__init__(store)
         self._last: dict[object, CleanerStats] = {}
         self._looked_ms: int | None = None
         self._dirtiest = 0.0
         self._delay_ms = 0
-
-    def clean_dirtiest(self, now_ms: int, tools: CleaningTools, thread: object = None) -> bool:
-        """Compact the dirtiest log that is due, once; return whether that succeeded."""
-        found = self.choose(now_ms)
-        return found is not None and self.clean(found, now_ms, tools, thread)
-
-    def choose(self, now_ms: int) -> ChosenLog | None:
-        """Choose and lock the dirtiest log that is due; None if none is.
-
-        The lock is held until ``clean`` or ``release`` is called.
-        """
-        for log, dirty in self._due(now_ms):
-            if log.cleaning.lock.acquire(blocking=False):
-                return ChosenLog(log, dirty)
-        return None
-
-    def clean(
-        self, chosen: ChosenLog, now_ms: int, tools: CleaningTools, thread: object = None
-    ) -> bool:
-        """Compact a chosen log once and unlock it; returns whether that succeeded."""
-        try:
-            return self._clean(chosen.log, chosen.dirty, now_ms, tools, thread)
-        finally:
-            self.release(chosen)
-
-    def release(self, chosen: ChosenLog) -> None:
-        """Unlock a chosen log."""
-        chosen.log.cleaning.lock.release()
 
     def metrics(self, now_ms: int) -> CleanerMetrics:
         """Return the metrics of the cleaner."""
@@ -156,8 +109,8 @@ class LogCleaner:
         offsets = self._offsets()
         found = []
         self._delay_ms = 0
-        for log in self._candidates():
-            if now_ms < log.cleaning.paused_until_ms:
+        for log in self._candidates(now_ms):
+            if log.cleaning.uncleanable is not None:
                 continue
             dirty = find_dirty_range(
                 log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
@@ -171,55 +124,25 @@ class LogCleaner:
         due = [row for row in found if row[1].is_due(row[0].config)]
         return sorted(due, key=lambda row: row[1].ratio, reverse=True)
 
-    def _candidates(self) -> Iterator[PartitionLog]:
-        for topic in self._store.topics():
-            try:
-                # In this order: the first configuration comes before its file.
-                if not self._store.has_config(topic):
-                    continue
-                if not self._store.topic_config(topic).is_compacted:
-                    continue
-                logs = [self._store.partition(topic, n) for n in self._store.partitions(topic)]
-            except LogfsError:
-                continue  # deleted meanwhile
-            for log in logs:
-                is_open = log.offline is None and not log.is_deleted and not log.is_unreadable
-                if is_open and log.cleaning.uncleanable is None:
-                    yield log
+    def _is_wanted(self, config: TopicConfig) -> bool:
+        return config.is_compacted
 
-    def _clean(
-        self,
-        log: PartitionLog,
-        dirty: DirtyRange,
-        now_ms: int,
-        tools: CleaningTools,
-        thread: object,
-    ) -> bool:
-        """Compact a locked log once; every failure is logged and handled here."""
-        try:
-            done = clean(log, dirty, now_ms, tools)
-        except (CleaningAbortedError, DeletedError, LogOfflineError) as error:
-            logger.info("%s", error)
-            return False
-        except (LogfsError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in _TEMPORARY:
-                log.cleaning.pause(now_ms)
-                logger.warning(
-                    "%s: compaction: %s; it is tried again in %d s",
-                    log.topic_partition, error, log.cleaning.pause_ms // 1000,
-                )  # fmt: skip
-                return False
-            if log.offline is None:
-                log.cleaning.uncleanable = str(error)
-                logger.warning(
-                    "%s is not compacted any more until the next start: %s",
-                    log.topic_partition, error,
-                )  # fmt: skip
-            return False
-        log.cleaning.pause_ms = 0
+    def _status(self, log: PartitionLog) -> RewritingStatus:
+        return log.cleaning
+
+    def _rewrite(
+        self, chosen: ChosenLog[DirtyRange], now_ms: int, tools: CleaningTools, thread: object
+    ) -> None:
+        done = clean(chosen.log, chosen.part, now_ms, tools)
         self._last[thread] = done.stats
-        self._note(log, done.end_offset)
-        return True
+        self._note(chosen.log, done.end_offset)
+
+    def _give_up(self, chosen: ChosenLog[DirtyRange], error: Exception) -> None:
+        chosen.log.cleaning.uncleanable = str(error)
+        logger.warning(
+            "%s is not compacted any more until the next start: %s",
+            chosen.log.topic_partition, error,
+        )  # fmt: skip
 
     def _offsets(self) -> dict[TopicPartition, int]:
         """Return where the last compactions ended, from the checkpoint file and from memory."""

@@ -142,31 +142,25 @@ def _compacted(log: PartitionLog, end_offset: int, rounds: int, stats: CleanerSt
     )
 
 
-def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> list[PartitionLog]:
-    """Return one partition of a topic, or all of them; each has passed ``check_compactable``.
-
-    Raises:
-        NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
-        LogfsError: See ``check_compactable``.
-    """
-    logs = partitions_of(store, topic, number)
-    for log in logs:
-        check_compactable(log)
-    return logs
-
-
-def partitions_of(
-    store: Catalog[PartitionLog], topic: str, number: int | None
+def logs_of(
+    store: Catalog[PartitionLog],
+    topic: str,
+    number: int | None,
+    check: Callable[[PartitionLog], None],
 ) -> list[PartitionLog]:
-    """Return one partition of a topic, or all of them.
+    """Return one partition of a topic, or all of them, each of which has passed a check.
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
+        LogfsError: See ``check``.
     """
     if topic not in store.topics():
         raise NoSuchTopicError(f"no topic {topic}")
     numbers = store.partitions(topic) if number is None else [number]
-    return [store.partition(topic, n) for n in numbers]
+    logs = [store.partition(topic, n) for n in numbers]
+    for log in logs:
+        check(log)
+    return logs
 
 
 def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None]) -> CleaningTools:

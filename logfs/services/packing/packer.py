@@ -5,31 +5,21 @@ packed. One that would not become smaller gets that note, too. A segment that is
 alone until the next start; the daemon's log says so.
 """
 
-import errno
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from logfs.config import SealedCompression, TopicConfig
-from logfs.disk.vfs import DISK_FULL
-from logfs.errors import (
-    CleaningAbortedError,
-    DeletedError,
-    LogfsError,
-    LogOfflineError,
-    PolicyViolationError,
-)
-from logfs.log.catalog import Catalog
+from logfs.errors import PolicyViolationError
+from logfs.log.counters import RewritingStatus
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
-from logfs.services.compaction.manual import partitions_of
+from logfs.services.compaction.rewriter import ChosenLog, LogRewriter
 from logfs.services.compaction.rounds import pinned
 from logfs.services.compaction.tools import CleaningTools
 from logfs.services.packing.rewriting import PackedSegment, PackingResult
 
 logger = logging.getLogger(__name__)
-
-_TEMPORARY = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Errors after which a segment can be packed another time."""
 
 
 class Packed(NamedTuple):
@@ -151,96 +141,35 @@ def pack_now(log: PartitionLog, now_ms: int, tools: CleaningTools, *, roll: bool
     return done
 
 
-def packable_logs(
-    store: Catalog[PartitionLog], topic: str, number: int | None
-) -> list[PartitionLog]:
-    """Return one partition of a topic, or all of them; each has passed ``check_packable``.
+class SegmentPacker(LogRewriter[Segment]):
+    """Packs the segments of a store, one by one, the oldest of a log first."""
 
-    Raises:
-        NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
-        LogfsError: See ``check_packable``.
-    """
-    logs = partitions_of(store, topic, number)
-    for log in logs:
-        check_packable(log)
-    return logs
+    name = "packing"
 
+    def _is_wanted(self, config: TopicConfig) -> bool:
+        return is_packing(config)
 
-class SegmentPacker:
-    """Packs the segments of a store, one by one. Any thread may call."""
+    def _status(self, log: PartitionLog) -> RewritingStatus:
+        return log.packing
 
-    def __init__(self, store: Catalog[PartitionLog]) -> None:
-        self._store = store
-
-    def choose(self, now_ms: int) -> PartitionLog | None:
-        """Choose and lock a log with a segment that is due; None if there is none.
-
-        ``pack`` or ``release`` unlocks it.
-        """
+    def _due(self, now_ms: int) -> Iterator[tuple[PartitionLog, Segment]]:
         for log in self._candidates(now_ms):
-            if due_segments(log) and log.cleaning.lock.acquire(blocking=False):
-                return log
-        return None
+            yield from ((log, segment) for segment in due_segments(log)[:1])
 
-    def pack(self, log: PartitionLog, now_ms: int, tools: CleaningTools) -> bool:
-        """Pack the oldest segment that is due of a chosen log, and unlock it.
+    def _rewrite(
+        self, chosen: ChosenLog[Segment], now_ms: int, tools: CleaningTools, _thread: object
+    ) -> None:
+        log, segment = chosen
+        if any(due is segment for due in due_segments(log)):  # else it was packed meanwhile
+            _report(log, segment, pack_segment(log, segment, now_ms, tools))
 
-        Returns:
-            Whether that succeeded; a failure is logged and handled here.
-        """
-        try:
-            segments = due_segments(log)
-            return bool(segments) and self._pack(log, segments[0], now_ms, tools)
-        finally:
-            self.release(log)
-
-    def release(self, log: PartitionLog) -> None:
-        """Unlock a chosen log."""
-        log.cleaning.lock.release()
-
-    def _candidates(self, now_ms: int) -> list[PartitionLog]:
-        found = []
-        for topic in self._store.topics():
-            try:
-                # In this order: the first configuration comes before its file.
-                if not self._store.has_config(topic):
-                    continue
-                if not is_packing(self._store.topic_config(topic)):
-                    continue
-                logs = [self._store.partition(topic, n) for n in self._store.partitions(topic)]
-            except LogfsError:
-                continue  # deleted meanwhile
-            found += [
-                log
-                for log in logs
-                if not (log.offline or log.is_deleted or log.is_unreadable)
-                and now_ms >= log.packing.paused_until_ms
-            ]
-        return found
-
-    def _pack(self, log: PartitionLog, segment: Segment, now_ms: int, tools: CleaningTools) -> bool:
-        try:
-            done = pack_segment(log, segment, now_ms, tools)
-        except (CleaningAbortedError, DeletedError, LogOfflineError) as error:
-            logger.info("%s", error)
-            return False
-        except (LogfsError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in _TEMPORARY:
-                log.packing.pause(now_ms)
-                logger.warning(
-                    "%s: packing: %s; it is tried again in %d s",
-                    log.topic_partition, error, log.packing.pause_ms // 1000,
-                )  # fmt: skip
-            elif log.offline is None:
-                log.packing.failed[segment.base_offset] = str(error)
-                logger.warning(
-                    "%s: its segment %d is not packed until the next start: %s",
-                    log.topic_partition, segment.base_offset, error,
-                )  # fmt: skip
-            return False
-        log.packing.pause_ms = 0
-        _report(log, segment, done)
-        return True
+    def _give_up(self, chosen: ChosenLog[Segment], error: Exception) -> None:
+        log, segment = chosen
+        log.packing.failed[segment.base_offset] = str(error)
+        logger.warning(
+            "%s: its segment %d is not packed until the next start: %s",
+            log.topic_partition, segment.base_offset, error,
+        )  # fmt: skip
 
 
 def _count(log: PartitionLog, result: PackingResult, elapsed_s: float) -> Packed:

@@ -1,14 +1,16 @@
-"""Compaction as a task: ``log.cleaner.threads`` threads, each with the dirtiest log that is due.
+"""Compaction and packing as tasks: ``log.cleaner.threads`` threads and one, a log each at a time.
 
 Appends and reads go on at the same time. The lock of the partition is held only while segments are
-replaced. That takes some fsyncs, so its appends run in threads meanwhile. If nothing is due, the
-next look is after ``log.cleaner.backoff.ms``.
+replaced. That takes some fsyncs, so its appends run in threads meanwhile. All share one limit of
+bytes a second, ``log.cleaner.io.max.bytes.per.second``. If nothing is due, the next look is after
+``log.cleaner.backoff.ms``.
 """
 
 import functools
 import logging
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 import trio
 
@@ -16,15 +18,19 @@ from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
 from logfs.machine.host import Clock
 from logfs.services.compaction.cleaner import LogCleaner
+from logfs.services.compaction.rewriter import LogRewriter
 from logfs.services.compaction.tools import tools_for
 from logfs.services.following.store import AnyStore
+from logfs.services.packing.packer import SegmentPacker
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+Part = TypeVar("Part")
 
-class Compaction:
-    """The compactions of a mount. Event loop only.
+
+class Rewriting:
+    """The compactions and packings of a mount. Event loop only.
 
     Args:
         store: The store.
@@ -32,8 +38,8 @@ class Compaction:
         executor_of: Returns the executor of a partition, or raises like a look-up of it.
 
     Attributes:
-        cleaner: Chooses the logs that are due, and has the metrics.
-        tools: Buffers and limits of compactions, also of those by hand.
+        cleaner: Chooses the logs that are compacted, and has the metrics.
+        tools: Buffers and limits, also of compactions and packings by hand.
     """
 
     def __init__(
@@ -67,15 +73,15 @@ class Compaction:
         return LogCleaner(self._store.writable)
 
     async def run(self) -> None:
-        """Compact logs that are due until cancelled; a compaction that runs then is aborted."""
-        config = self._config
-        if not config.log_cleaner_enable or config.log_cleaner_threads == 0:
+        """Rewrite logs that are due until cancelled; what runs then is aborted."""
+        threads = self._config.log_cleaner_threads if self._config.log_cleaner_enable else 0
+        if not threads:
             logger.info("compaction is switched off: log.cleaner.enable, log.cleaner.threads")
-            await trio.sleep_forever()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_when_cancelled)
-            for number in range(config.log_cleaner_threads):
-                nursery.start_soon(self._work, number)
+            nursery.start_soon(self._work, SegmentPacker(self._store.writable), 0)
+            for number in range(threads):
+                nursery.start_soon(self._work, self.cleaner, number)
 
     async def _stop_when_cancelled(self) -> None:
         try:
@@ -83,24 +89,24 @@ class Compaction:
         finally:
             self._stopping.set()
 
-    async def _work(self, number: int) -> None:
+    async def _work(self, rewriter: LogRewriter[Part], number: int) -> None:
         while True:
             try:
-                has_cleaned = await self._clean_dirtiest(number)
+                is_done = await self._rewrite_next(rewriter, number)
             except Exception:
-                logger.exception("a bug in logfs: compaction failed")
-                has_cleaned = False
-            if not has_cleaned:
+                logger.exception("a bug in logfs: %s failed", rewriter.name)
+                is_done = False
+            if not is_done:
                 await trio.sleep(max(self._config.log_cleaner_backoff_ms / 1000, 0.1))
 
-    async def _clean_dirtiest(self, number: int) -> bool:
+    async def _rewrite_next(self, rewriter: LogRewriter[Part], number: int) -> bool:
         now_ms = self._clock.now_ms()
-        chosen = await trio.to_thread.run_sync(self.cleaner.choose, now_ms)
+        chosen = await trio.to_thread.run_sync(rewriter.choose, now_ms)
         if chosen is None:
             return False
         try:
             executor = self._executor_of(chosen.log.topic_partition)
         except LogfsError:
-            self.cleaner.release(chosen)  # deleted meanwhile
+            rewriter.release(chosen)  # deleted meanwhile
             return False
-        return await executor.sync(self.cleaner.clean, chosen, now_ms, self.tools, number)
+        return await executor.sync(rewriter.rewrite, chosen, now_ms, self.tools, number)
