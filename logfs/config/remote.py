@@ -109,10 +109,6 @@ class RemoteConfig(Settings):
                 "url is missing; expected an address such as s3://BUCKET/PREFIX"
             )
 
-    @classmethod
-    def _rows(cls) -> Mapping[str, ConfigKey]:
-        return REMOTE_KEYS
-
 
 REMOTE_KEYS: Mapping[str, ConfigKey] = config_keys(RemoteConfig)
 """Every key of ``logfs.remote`` and its row, in order of declaration."""

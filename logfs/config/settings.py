@@ -7,6 +7,7 @@ underscores for dots. Nothing else in logfs lists the keys.
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -67,6 +68,7 @@ def setting(
     return dataclasses.field(default=default, metadata={"row": row})
 
 
+@cache
 def config_keys(settings: type[Any]) -> Mapping[str, ConfigKey]:
     """Return the table of a ``Settings`` class by Kafka's key, in order of declaration."""
     rows = {}
@@ -133,8 +135,8 @@ class Settings:
 
     @classmethod
     def _rows(cls) -> Mapping[str, ConfigKey]:
-        """Return the table, made once with ``config_keys``."""
-        raise NotImplementedError
+        """Return the table."""
+        return config_keys(cls)  # type: ignore[arg-type] # a class is hashable
 
     @classmethod
     def _parse(cls, properties: Mapping[str, str]) -> dict[str, Any]:

@@ -176,10 +176,6 @@ class StoreConfig(Settings):
             )
 
     @classmethod
-    def _rows(cls) -> Mapping[str, ConfigKey]:
-        return STORE_KEYS
-
-    @classmethod
     def _names(cls) -> list[str]:
         return [*STORE_KEYS, *_SYNONYMS]
 

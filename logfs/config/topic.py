@@ -473,10 +473,6 @@ class TopicConfig(Settings):
                 )
 
     @classmethod
-    def _rows(cls) -> Mapping[str, ConfigKey]:
-        return TOPIC_KEYS
-
-    @classmethod
     def _hints(cls) -> Mapping[str, str]:
         broker = {
             synonym: f"it is a broker's; the topic's is {row.key}"

@@ -62,7 +62,7 @@ import pwd
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logfs.config import StoreConfig
 from logfs.disk.remote.urls import is_store_url
@@ -88,18 +88,6 @@ _REFUSED = {
     "allow_root": "root may enter with allow_other; see also uid, gid and umask",
     "bind": "a bind mount needs no file system type: mount --bind",
 }
-_FLAGS = {
-    "allow_other": "allow_other",
-    "create": "create",
-    "keep_awake": "keep_awake",
-    "no_native": "no_native",
-    "no_passthrough": "no_passthrough",
-    "no_topic_metrics": "no_topic_metrics",
-    "ro": "read_only",
-    "sync": "sync",
-}
-
-
 LOOPBACK = "127.0.0.1"
 _HIGHEST_PORT = 65535
 
@@ -232,10 +220,9 @@ def parse_options(texts: Iterable[str], *, is_sloppy: bool = False) -> MountOpti
     properties: dict[str, str] = {}
     for option in (o for text in texts for o in _split(text)):
         name, equals, value = option.partition("=")
-        if name in _VALUES and equals:
-            fields[_FIELDS.get(name, name)] = _parse_value(name, value)
-        elif option in _FLAGS:
-            fields[_FLAGS[option]] = True
+        known = _OPTIONS.get(name)
+        if known is not None and bool(equals) is not known.is_flag:
+            fields[known.field] = known.is_flag or _parse_value(name, value)
         elif option in _KERNEL or option.startswith(_LABELS):
             kernel.append(option)
         elif "." in name and equals and not option.startswith(_MEANINGLESS_PREFIXES):
@@ -253,7 +240,7 @@ def parse_options(texts: Iterable[str], *, is_sloppy: bool = False) -> MountOpti
 
 def option_names() -> list[str]:
     """Return the names of all options of this module; one that needs a value ends in ``=``."""
-    return sorted([*_FLAGS, *(f"{name}=" for name in _VALUES)])
+    return sorted(f"{name}{'' if option.is_flag else '='}" for name, option in _OPTIONS.items())
 
 
 def _split(text: str) -> list[str]:
@@ -297,14 +284,6 @@ def _parse_level(text: str) -> IsolationLevel:
         raise ValueError(f"expected one of {', '.join(IsolationLevel)}") from None
 
 
-_FIELDS = {
-    "isolation.level": "isolation_level",
-    "config": "config_file",
-    "setuid": "run_as",
-    "rmdir": "rmdir_deletes",
-}
-
-
 def _parse_rmdir(text: str) -> bool:
     if text not in ("empty", "delete"):
         raise ValueError("expected empty or delete")
@@ -341,46 +320,72 @@ def _parse_rate(text: str) -> int:
     return int(text)
 
 
-_VALUES: dict[str, Callable[[str], object]] = {
-    "uid": _parse_user,
-    "gid": _parse_group,
-    "umask": _parse_octal,
-    "fsname": _parse_text,
-    "cache_dir": _parse_path,
-    "access_log": _parse_path,
-    "endpoint": _parse_endpoint,
-    "region": _parse_text,
-    "remote": _parse_store,
-    "config": _parse_path,
-    "setuid": _parse_text,
-    "rmdir": _parse_rmdir,
-    "isolation.level": _parse_level,
-    "metrics": parse_metrics_address,
-    "user_max_partitions": _parse_limit,
-    "user_max_open_files": _parse_limit,
-    "user_max_message_bytes": _parse_limit,
-    "user_max_bytes": _parse_limit,
-    "user_max_byte_rate": _parse_rate,
+class _Option(NamedTuple):
+    """One row of the table of options.
+
+    Attributes:
+        field: The field of ``MountOptions``.
+        parse: Returns the value of a text, or raises ValueError; ``bool`` for a flag, which has no
+            value.
+        format: Returns the text of a value; None: ``option_words`` leaves the option out.
+    """
+
+    field: str
+    parse: Callable[[str], object] = bool
+    format: Callable[[Any], str] | None = str
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.parse is bool
+
+
+_OPTIONS = {
+    "ro": _Option("read_only"),
+    "allow_other": _Option("allow_other"),
+    "create": _Option("create"),
+    "rmdir": _Option("rmdir_deletes", _parse_rmdir, lambda _: "delete"),
+    "keep_awake": _Option("keep_awake"),
+    "no_native": _Option("no_native"),
+    "no_passthrough": _Option("no_passthrough"),
+    "no_topic_metrics": _Option("no_topic_metrics"),
+    "sync": _Option("sync"),
+    "uid": _Option("uid", _parse_user),
+    "gid": _Option("gid", _parse_group),
+    "umask": _Option("umask", _parse_octal, "{:03o}".format),
+    "user_max_partitions": _Option("user_max_partitions", _parse_limit),
+    "user_max_open_files": _Option("user_max_open_files", _parse_limit),
+    "user_max_message_bytes": _Option("user_max_message_bytes", _parse_limit),
+    "user_max_bytes": _Option("user_max_bytes", _parse_limit),
+    "user_max_byte_rate": _Option("user_max_byte_rate", _parse_rate),
+    "isolation.level": _Option("isolation_level", _parse_level),
+    "fsname": _Option("fsname", _parse_text, None),
+    "cache_dir": _Option("cache_dir", _parse_path, None),
+    "access_log": _Option("access_log", _parse_path, None),
+    "endpoint": _Option("endpoint", _parse_endpoint, None),
+    "region": _Option("region", _parse_text, None),
+    "remote": _Option("remote", _parse_store, None),
+    "config": _Option("config_file", _parse_path, None),
+    "setuid": _Option("run_as", _parse_text, None),
+    "metrics": _Option("metrics", parse_metrics_address, None),
 }
 
 
 def _parse_value(name: str, text: str) -> object:
     try:
-        return _VALUES[name](text)
+        return _OPTIONS[name].parse(text)
     except ValueError as error:
         raise InvalidConfigError(f"mount option {name}={text}: {error}") from None
 
 
 def _unknown(option: str) -> InvalidConfigError:
     name = option.partition("=")[0]
-    known = [*_VALUES, *_FLAGS, *_KERNEL, *_MEANINGLESS]
+    known = [*_OPTIONS, *_KERNEL, *_MEANINGLESS]
     close = difflib.get_close_matches(name, known, n=1)
     if name in _REFUSED:
         hint = _REFUSED[name]
-    elif name in _VALUES:
-        hint = "it needs a value"
-    elif name in _FLAGS:
-        hint = "it takes no value"
+    elif name in _OPTIONS:
+        hint = "it takes no value" if _OPTIONS[name].is_flag else "it needs a value"
     elif close:
         hint = f"did you mean {close[0]}?"
     else:
@@ -390,32 +395,9 @@ def _unknown(option: str) -> InvalidConfigError:
 
 def option_words(options: MountOptions) -> list[str]:
     """Return the options that differ from the defaults, as words for ``-o``."""
-    flags = {
-        "ro": options.read_only,
-        "allow_other": options.allow_other,
-        "create": options.create,
-        "rmdir=delete": options.rmdir_deletes,
-        "keep_awake": options.keep_awake,
-        "no_native": options.no_native,
-        "no_passthrough": options.no_passthrough,
-        "no_topic_metrics": options.no_topic_metrics,
-        "sync": options.sync,
-    }
-    words = [word for word, is_set in flags.items() if is_set]
-    for name, value in (("uid", options.uid), ("gid", options.gid)):
-        words += [] if value is None else [f"{name}={value}"]
-    words += [] if options.umask is None else [f"umask={options.umask:03o}"]
-    if options.user_max_partitions != USER_MAX_PARTITIONS:
-        words.append(f"user_max_partitions={options.user_max_partitions}")
-    if options.user_max_open_files != USER_MAX_OPEN_FILES:
-        words.append(f"user_max_open_files={options.user_max_open_files}")
-    if options.user_max_message_bytes != USER_MAX_MESSAGE_BYTES:
-        words.append(f"user_max_message_bytes={options.user_max_message_bytes}")
-    for name, value in (
-        ("user_max_bytes", options.user_max_bytes),
-        ("user_max_byte_rate", options.user_max_byte_rate),
-    ):
-        words += [] if value is None else [f"{name}={value}"]
-    if options.isolation_level is not IsolationLevel.READ_UNCOMMITTED:
-        words.append(f"isolation.level={options.isolation_level}")
+    words, defaults = [], MountOptions()
+    for name, option in _OPTIONS.items():
+        value = getattr(options, option.field)
+        if option.format is not None and value != getattr(defaults, option.field):
+            words.append(name if option.is_flag else f"{name}={option.format(value)}")
     return words + [f"{key}={value}" for key, value in options.store.overrides().items()]

@@ -15,7 +15,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -30,7 +30,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
 from logfs.errors import ClusterRefusedError, ClusterUnreachableError, IllegalTopicNameError
 from logfs.kafka.settings import Address, ClientSettings
-from logfs.kafka.wire import Connection, Message, check, error_of
+from logfs.kafka.wire import Connection, Message, check
 from logfs.log.reading.address import parse_topic_name
 
 logger = logging.getLogger(__name__)
@@ -384,10 +384,3 @@ def _topic_of(row: Message) -> ClusterTopic:
     }
     topic_id = getattr(row, "topic_id", None) or NO_ID
     return ClusterTopic(row.name, topic_id, row.error_code, leaders)
-
-
-def refuse_errors(topics: Iterable[ClusterTopic]) -> None:
-    """Raise BrokerError for the first topic that the cluster has an error for."""
-    for topic in topics:
-        if topic.error:
-            raise error_of(topic.error, f"topic {topic.name}")

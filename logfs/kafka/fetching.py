@@ -10,7 +10,7 @@ Pure. Source: Kafka FetchRequest.json, FetchResponse.json; KIP-74, KIP-320, KIP-
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -252,18 +252,3 @@ class _Reader:
         if not self._is_flexible:
             return {}
         return {self.varint(): self.take(self.varint()) for _ in range(self.varint())}
-
-
-def batch_headers(records: memoryview) -> Sequence[tuple[int, int, int]]:
-    """Return ``(position, base offset, size)`` of the whole batches at the start of ``records``.
-
-    For few batches: the loop is Python's.
-    """
-    found, position = [], 0
-    while len(records) - position >= 12:
-        size = 12 + _I32.unpack_from(records, position + 8)[0]
-        if size <= 12 or position + size > len(records):
-            break
-        found.append((position, _I64.unpack_from(records, position)[0], size))
-        position += size
-    return found

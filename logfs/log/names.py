@@ -244,11 +244,6 @@ def stops_kafka(name: str) -> bool:
     return re.fullmatch(_KAFKAS_OWN, name) is not None and parse_segment_file(name) is None
 
 
-def format_partition_directory(topic_partition: TopicPartition) -> str:
-    """Name the directory of a partition: ``orders-0``."""
-    return topic_partition.directory
-
-
 def format_delete_directory(topic_partition: TopicPartition, unique_id: UUID) -> str:
     """Name a partition directory that waits for its removal, at most 255 characters.
 

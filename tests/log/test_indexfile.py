@@ -7,10 +7,11 @@ import pytest
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
-from logfs.log.indexes.index import OFFSET_INDEX, IndexFormat, encode_offset_entry
+from logfs.log.indexes.index import OFFSET_INDEX, IndexFormat
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.indexes.textindex import TEXT_INDEX
 from tests.fakes import FakeDisk
+from tests.log.entries import encode_offset_entry
 
 NAME = "orders-0/00000000000000000000.index"
 

@@ -4,10 +4,11 @@ import errno
 
 import pytest
 
-from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, encode_offset_entry
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.indexfile import IndexFile
 from logfs.log.indexes.textindex import TEXT_INDEX
 from tests.fakes import FakeDisk
+from tests.log.entries import encode_offset_entry
 
 NAME = "orders-0/00000000000000000000.index"
 

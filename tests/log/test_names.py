@@ -108,8 +108,11 @@ topics = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True).filter(lambda t
 @given(topics, st.integers(0, 2**31 - 1), st.uuids())
 def test_partition_directory_names_come_back(topic: str, partition: int, unique: UUID) -> None:
     topic_partition = TopicPartition(topic, partition)
-    plain = names.format_partition_directory(topic_partition)
-    assert names.parse_partition_directory(plain) == (topic, partition, DirectoryState.NONE)
+    assert names.parse_partition_directory(topic_partition.directory) == (
+        topic,
+        partition,
+        DirectoryState.NONE,
+    )
     deleted = names.format_delete_directory(topic_partition, unique)
     assert len(deleted) <= 255
     found = names.parse_partition_directory(deleted)

@@ -10,6 +10,7 @@ from logfs.errors import CorruptIndexError
 from logfs.log.indexes import index, textindex
 from logfs.log.indexes.paged import PAGE_BYTES, PagedEntries
 from logfs.types import View
+from tests.log.entries import encode_offset_entry, encode_time_entry
 
 
 class Stored:
@@ -26,11 +27,11 @@ class Stored:
 
 
 def offset_entries(offsets: list[int]) -> bytes:
-    return b"".join(index.encode_offset_entry(o, 7 * o) for o in sorted(offsets))
+    return b"".join(encode_offset_entry(o, 7 * o) for o in sorted(offsets))
 
 
 def time_entries(times: list[int]) -> bytes:
-    return b"".join(index.encode_time_entry(t, n) for n, t in enumerate(sorted(times)))
+    return b"".join(encode_time_entry(t, n) for n, t in enumerate(sorted(times)))
 
 
 numbers = st.lists(st.integers(0, 5000), max_size=1500)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import LogOfflineError, UnparsableLineError
-from logfs.log.lines.append import append_lines
+from logfs.log.lines.append import EncodedWriter, append_lines
 from logfs.log.lines.form import LineForm, Lines
 from logfs.log.lines.pipelined import append_file, append_pieces
 from logfs.types import View
@@ -33,7 +33,7 @@ def feed(bench: Bench, source: Iterator[bytes], form: LineForm = FORM) -> Lines:
         buffer[: len(piece)] = piece
         return memoryview(buffer)[: len(piece)]
 
-    return append_pieces(bench.log, read, 10_000, form, bench.now_ms)
+    return append_pieces(bench.log, read, 10_000, EncodedWriter(bench.log, form, bench.now_ms))
 
 
 # The same as all at once

@@ -105,11 +105,6 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-def encode_offset_entry(relative_offset: int, position: int) -> bytes:
-    """Return the 8 bytes of an entry; both in [0, 2**31 - 1], else ``struct.error``."""
-    return _OFFSET.pack(relative_offset, position)
-
-
 def decode_offset_entry(entries: Entries, number: int, base_offset: int) -> OffsetPosition:
     """Return entry ``number`` (0 is the first) with its offset made absolute."""
     relative_offset, position = _OFFSET.unpack_from(*place_of(entries, number, _OFFSET.size))
@@ -162,11 +157,6 @@ def lookup_upper_bound(entries: Entries, base_offset: int, position: int) -> int
 def count_offset_entries_below(entries: Entries, base_offset: int, offset: int) -> int:
     """Count the entries of an offset index that stay when the log is truncated to ``offset``."""
     return count_offsets_up_to(entries, base_offset, offset - 1)
-
-
-def encode_time_entry(timestamp: int, relative_offset: int) -> bytes:
-    """Return the 12 bytes of an entry; relative offset in [0, 2**31 - 1], else ``struct.error``."""
-    return _TIME.pack(timestamp, relative_offset)
 
 
 def decode_time_entry(entries: Entries, number: int, base_offset: int) -> TimestampOffset:

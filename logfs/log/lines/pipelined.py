@@ -66,7 +66,7 @@ def append_file(
         position += len(lines)
         return lines
 
-    return _append_pieces(log, read, size, writer)
+    return append_pieces(log, read, size, writer)
 
 
 def append_file_by_key(  # noqa: PLR0913, PLR0917 - as ``append_lines``
@@ -94,8 +94,7 @@ def append_pieces(
     log: PartitionLog,
     read: Callable[[bytearray], Buffer],
     size_bytes: int,
-    form: LineForm,
-    now_ms: int,
+    writer: EncodedWriter,
 ) -> Lines:
     """Append complete lines that come piece by piece; see ``append_lines``.
 
@@ -104,15 +103,6 @@ def append_pieces(
             different threads, one at a time.
         size_bytes: Of the buffer.
     """
-    return _append_pieces(log, read, size_bytes, EncodedWriter(log, form, now_ms))
-
-
-def _append_pieces(
-    log: PartitionLog,
-    read: Callable[[bytearray], Buffer],
-    size_bytes: int,
-    writer: EncodedWriter,
-) -> Lines:
     relay = _Relay(log, read, size_bytes, writer)
     from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
 
