@@ -1,24 +1,22 @@
 """Running ``logfs forward``: from what was asked for to threads, and to an exit status."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from logfs.cli import failures
-from logfs.cli.cluster_clients import check_installed
+from logfs.cli.cluster_clients import check_installed, read_table
 from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.errors import InvalidConfigError, LogfsError, UnknownNameError
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.places import Place, locate_local
 from logfs.log.forwardfile import NO_HOLD, NO_LIMIT
-from logfs.machine.notifying import Notifier
 
 if TYPE_CHECKING:
     from logfs.kafka.forwarding import Forward
 
-_KEYS = ("topic", "to", "partitions", "timestamps", "compression-type", "hold", "start", "kafka")
+_TEXTS = ("partitions", "timestamps", "compression-type", "hold", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +51,12 @@ def read_jobs(path: str) -> list[ForwardJob]:
 
 
 def _job_of(path: str, data: str, table: Mapping[str, object]) -> ForwardJob:
-    from logfs.cli.mount_file import flattened
-
-    for key in table:
-        if key not in _KEYS:
-            raise InvalidConfigError(f"{path}: forward.{key}: expected one of {', '.join(_KEYS)}")
-    topic, to, kafka = table.get("topic"), table.get("to"), table.get("kafka", {})
-    if not isinstance(topic, str) or not isinstance(to, str) or not isinstance(kafka, dict):
+    settings, texts = read_table(path, "forward", table, ("topic", "to"), _TEXTS)
+    topic, to = table.get("topic"), table.get("to")
+    if not isinstance(topic, str) or not isinstance(to, str):
         raise InvalidConfigError(
             f'{path}: forward: expected topic = "web" and to = "kafka://b1:9092"'
         )
-    texts = {key.replace("-", "_"): table[key] for key in _KEYS[2:-1] if key in table}
-    if not all(isinstance(text, str) for text in texts.values()):
-        raise InvalidConfigError(f"{path}: forward: expected texts for {', '.join(texts)}")
-    if "sasl.password" in (settings := dict(flattened(path, kafka))):
-        raise InvalidConfigError(f"{path}: forward.kafka: expected sasl.password.file, no password")
     return ForwardJob(f"{data}/{topic}", to, settings, **texts)  # type: ignore[arg-type] # checked
 
 
@@ -82,7 +71,7 @@ def run(jobs: Sequence[ForwardJob]) -> int:
         with failures.about(job.path):
             check_installed()
             made.append(_forward(job))
-    return Copies(made, Notifier.from_environment(os.environ)).run()
+    return Copies(made).run()
 
 
 def _forward(job: ForwardJob) -> "Forward":

@@ -1,13 +1,12 @@
 """Running ``logfs mirror``: from what was asked for to threads, and to an exit status."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logfs.cli import failures
-from logfs.cli.cluster_clients import check_installed
+from logfs.cli.cluster_clients import check_installed, read_table
 from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.client import Daemon
@@ -22,14 +21,13 @@ from logfs.library.zones import zone_of
 from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_point
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock, system_clock
-from logfs.machine.notifying import Notifier
 from logfs.services.clusters import mirrors
 
 if TYPE_CHECKING:
     from logfs.kafka.mirroring import Mirror
     from logfs.kafka.targets import MirrorTarget
 
-_KEYS = ("from", "topics", "start", "keep", "prefix", "on-recreate", "kafka")
+_TEXTS = ("start", "keep", "prefix", "on-recreate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +59,12 @@ def read_jobs(path: str) -> tuple[str, list[MirrorJob]]:
 
 
 def _job_of(path: str, table: Mapping[str, object]) -> MirrorJob:
-    for key in table:
-        if key not in _KEYS:
-            raise InvalidConfigError(f"{path}: mirror.{key}: expected one of {', '.join(_KEYS)}")
-    topics, brokers, kafka = table.get("topics"), table.get("from"), table.get("kafka", {})
+    settings, texts = read_table(path, "mirror", table, ("from", "topics"), _TEXTS)
+    topics, brokers = table.get("topics"), table.get("from")
     if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
         raise InvalidConfigError(f'{path}: mirror.topics: expected a list, as ["orders"]')
-    if not isinstance(brokers, str) or not isinstance(kafka, dict):
+    if not isinstance(brokers, str):
         raise InvalidConfigError(f'{path}: mirror.from: expected brokers, as "kafka://b1:9092"')
-    texts = {key.replace("-", "_"): table[key] for key in _KEYS[2:-1] if key in table}
-    if not all(isinstance(text, str) for text in texts.values()):
-        raise InvalidConfigError(f"{path}: mirror: expected texts for {', '.join(texts)}")
-    from logfs.cli.mount_file import flattened
-
-    if "sasl.password" in (settings := dict(flattened(path, kafka))):
-        raise InvalidConfigError(f"{path}: mirror.kafka: expected sasl.password.file, no password")
     return MirrorJob(tuple(topics), brokers, settings, **texts)  # type: ignore[arg-type] # checked
 
 
@@ -105,11 +94,11 @@ def run(data: str, jobs: Sequence[MirrorJob]) -> int:
     with failures.about(data):
         check_installed()
         place = _place(data)
-        notifier, clock = Notifier.from_environment(os.environ), system_clock()
+        clock = system_clock()
 
         def mirror_to(target: "MirrorTarget") -> int:
             made = [_mirror(place, job, target.for_thread(), clock) for job in jobs]
-            return Copies(made, notifier).run()
+            return Copies(made).run()
 
         def ask(daemon: Daemon) -> int:
             from logfs.kafka.targets import DaemonTarget

@@ -1,5 +1,6 @@
 """Running what copies between logs and clusters: threads, signals, exit statuses."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -52,9 +53,9 @@ class Copying(Protocol):
 class Copies:
     """What copies in this process, one thread each, and what it tells the service manager."""
 
-    def __init__(self, made: Sequence[Copying], notifier: Notifier) -> None:
+    def __init__(self, made: Sequence[Copying]) -> None:
         self._made = made
-        self._notifier = notifier
+        self._notifier = Notifier.from_environment(os.environ)
         self._states = ["" for _ in made]
         self._waiting = set(range(len(made)))
         self._statuses = [0 for _ in made]
