@@ -14,7 +14,13 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.log.indexes.index import Entries
-from logfs.log.segments.batches import INCOMPLETE, BatchFeed, batch_after, decodes, is_refused
+from logfs.log.segments.batches import (
+    INCOMPLETE,
+    BatchFeed,
+    batch_after,
+    decodes,
+    is_refused,
+)
 from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, write_indexes
 from logfs.records._indexing import IndexBuilder
 from logfs.records._reading import first_offset, header_ok, whole_batches
@@ -208,7 +214,8 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     if is_sound:
         _, next_offset, _ = whole_batches(log.pread(total, position), 0, total, base_offset)
     elif header_ok(follower, 0, scan.file_size - position - total):
-        next_offset = _first_offset(log, position + total, follower, base_offset + 1)
+        following = first_offset_at(log, position + total)
+        next_offset = base_offset + 1 if following is None else following
     elif total >= SHORTEST_BATCH_BYTES and position + total == scan.file_size:
         next_offset = base_offset + _records_claimed(header, base_offset)
     else:
@@ -316,15 +323,18 @@ def _is_oversized(header: bytes, payload: bytes) -> bool:
     return False
 
 
-def _first_offset(log: File, position: int, header: bytes, least: int) -> int:
-    """Return the base offset of a batch, or its smallest possible one if it cannot be read."""
-    size = size_of(header)
-    if not is_message(header):
-        return base_offset_of(header)
+def first_offset_at(log: File, position: int) -> int | None:
+    """Return the offset of the first record of a batch; None if it cannot be read."""
     try:
-        return first_offset(log.pread(size, position), 0, size)
+        header = log.pread(HEADER_BYTES, position)
+        if len(header) < SHORTEST_BATCH_BYTES:
+            return None
+        if not is_message(header):
+            return base_offset_of(header)
+        data = log.pread(max(0, size_of(header)), position)
+        return first_offset(data, 0, len(data))
     except CorruptRecordError:
-        return least
+        return None
 
 
 def _records_claimed(header: bytes, base_offset: int) -> int:

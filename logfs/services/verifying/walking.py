@@ -13,9 +13,9 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.offsetrepair import proven_offset
 from logfs.log.segments.batches import BatchFeed, is_refused
-from logfs.log.segments.scan import Scan, end_of_data, must_stay, pass_over
+from logfs.log.segments.scan import Scan, end_of_data, first_offset_at, must_stay, pass_over
 from logfs.records._indexing import IndexBuilder
-from logfs.records._reading import first_offset, header_ok
+from logfs.records._reading import header_ok
 from logfs.records.compression import decompress
 from logfs.records.layout import (
     HEADER_BYTES,
@@ -202,18 +202,8 @@ class SegmentWalk:
         return False
 
     def _go_on(self, position: int, after: int, why: str) -> None:
-        self.bad.append(BadBytes(position, after - position, why, self._base_offset_at(after)))
+        self.bad.append(BadBytes(position, after - position, why, first_offset_at(self.log, after)))
         self._move(after, self.builder.next_offset)
-
-    def _base_offset_at(self, position: int) -> int | None:
-        """Return the offset of the first record of a sound batch; None at the end of the file."""
-        header = self._read(HEADER_BYTES, position)
-        if len(header) < SHORTEST_BATCH_BYTES:
-            return None
-        if not is_message(header):
-            return base_offset_of(header)
-        data = self._read(self._nominal_size(header), position)
-        return first_offset(data, 0, len(data))
 
     def _pass_refused(self, after: int, why: str) -> None:
         """Skip a batch with the right checksum, as a scan does."""
@@ -231,23 +221,12 @@ class SegmentWalk:
             return
         stays = must_stay(self.log, builder, is_last=self.is_last)
         self._is_after_damage = pass_over(scan, self.log, ())
-        next_offset = self._base_offset_at(after)
+        next_offset = first_offset_at(self.log, after)
         self.bad.append(BadBytes(position, after - position, why, next_offset, stays=stays))
 
     def _move(self, position: int, next_offset: int) -> None:
-        builder, self._is_after_damage = self.builder, True
-        builder.restore(
-            file_position=position,
-            next_offset=next_offset,
-            max_timestamp=builder.max_timestamp,
-            offset_of_max_timestamp=builder.offset_of_max_timestamp,
-            first_timestamp=builder.first_timestamp,
-            last_time_entry=builder.last_time_entry,
-            text=builder.text,
-            tsv=builder.tsv,
-            jsonl=builder.jsonl,
-            max_leader_epoch=builder.max_leader_epoch,
-        )
+        self._is_after_damage = True
+        self.builder.pass_over(position - self.builder.file_position, next_offset, 0, 0, 0)
 
     def _nominal_size(self, header: bytes) -> int:
         """Return the size in a header; 0 if it is impossible."""
@@ -261,10 +240,7 @@ class SegmentWalk:
         header = self._read(HEADER_BYTES, position)
         if not header_ok(header, 0, self.size - position):
             return False
-        size = self._nominal_size(header)
-        if not is_message(header):
-            return base_offset_of(header) >= self.builder.next_offset and is_refused(
-                self.log, position
-            )
-        data = self._read(size, position)
-        return first_offset(data, 0, len(data)) >= self.builder.next_offset
+        if not is_message(header) and not is_refused(self.log, position):
+            return False
+        first = first_offset_at(self.log, position)
+        return first is not None and first >= self.builder.next_offset
