@@ -10,7 +10,6 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.indexes.txnindex import AbortedTransaction
-from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
@@ -83,7 +82,7 @@ class CleanedSegment:
             retained=dict(round_.retained),
             decompress=decompress,
         )
-        self._files = CleanedFiles(round_.disk, first, tools.new_id(), tools.spend)
+        self._files = CleanedFiles(round_.disk, first, tools)
         self._size = 0
 
     @property
@@ -111,13 +110,12 @@ class CleanedSegment:
         )
         text, tsv, jsonl = segment.bases.minus(self._first.bases)
         entries = segment.checked_text_entries() if segment.has_gaps else None
-        drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
+        drops_tombstones = round_.disk.stat(segment.name).mtime_ms <= round_.legacy_horizon_ms
         lasts = round_.keys.lasts(segment.base_offset, next_base)
         self._filter.begin_segment(
             segment.base_offset, text, tsv, jsonl, entries, drops_tombstones, lasts
         )
-        log, piece_bytes = segment.files().log, self._tools.piece_bytes
-        read_pieces(log, segment.name, segment.size_bytes, piece_bytes, self._take)
+        self._files.read(segment, self._take)
 
     def finish(self, last: Segment, stats: CleanerStats) -> TableEntry:
         """Write and fsync all files; their final names are not given yet.
@@ -129,8 +127,7 @@ class CleanedSegment:
         Returns:
             The table entry, with the mark of the text index.
         """
-        self._files.indexes[1].extend(self._builder.final_time_entry())
-        self._files.finish(self.aborted, self._modified_ms(last))
+        self._files.finish(self._builder.final_time_entry(), self.aborted, last)
         self._count(stats)
         return self._entry()
 
@@ -141,7 +138,6 @@ class CleanedSegment:
             self._count(stats)
 
     def _take(self, buffer: bytearray, size: int) -> int:
-        self._tools.spend(size)
         batch_filter, transactions, at = self._filter, self._transactions, 0
         while True:
             at = batch_filter.filter_batches(buffer, at, size)
@@ -161,13 +157,11 @@ class CleanedSegment:
                 buffer, at, size, discard=discard, is_empty=is_empty, retain=retain
             )
         self._write()
-        self._tools.advance(at)
         return at
 
     def _write(self) -> None:
         data, *entries = self._filter.take()
-        for index, more in zip(self._files.indexes, entries, strict=True):
-            index.extend(more)
+        self._files.add_entries(entries)
         if self.has_changed:
             self._write_unchanged_start()
             self._files.append(data)
@@ -206,6 +200,3 @@ class CleanedSegment:
         stats.bytes_written += batch_filter.bytes_written
         stats.messages_written += batch_filter.messages_written
         stats.invalid_messages += batch_filter.invalid
-
-    def _modified_ms(self, segment: Segment) -> int:
-        return self._round.disk.stat(segment.name).mtime_ms

@@ -6,7 +6,6 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.txnindex import AbortedTransaction
-from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.topics import sealed_codec
@@ -54,15 +53,13 @@ class PackedSegment:
         aborted: list[AbortedTransaction],
         tools: CleaningTools,
     ) -> None:
-        self._disk = disk
         self._segment = segment
         self._aborted = aborted
-        self._tools = tools
         self._builder = IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
         codec, level = sealed_codec(config)
         most_bytes = min(BATCH_BYTES, config.max_message_bytes - HEADER_BYTES)
         self._packer = BatchPacker(self._builder, codec, level, most_bytes, decompress)
-        self._files = CleanedFiles(disk, segment, tools.new_id(), tools.spend)
+        self._files = CleanedFiles(disk, segment, tools)
 
     def write(self) -> PackingResult:
         """Write the files and make them durable, if they are smaller than those of the segment.
@@ -73,15 +70,13 @@ class PackedSegment:
             CleaningAbortedError: See ``CleaningTools.spend``.
         """
         segment, files, packer = self._segment, self._files, self._packer
-        log, piece_bytes = segment.files().log, self._tools.piece_bytes
-        read_pieces(log, segment.name, segment.size_bytes, piece_bytes, self._take)
+        files.read(segment, self._take)
         packer.finish()
         self._append()
         self._check_ends()
         is_smaller = packer.bytes_written < packer.bytes_read
         if is_smaller:
-            files.indexes[1].extend(self._builder.final_time_entry())
-            files.finish(self._aborted, self._disk.stat(segment.name).mtime_ms)
+            files.finish(self._builder.final_time_entry(), self._aborted, segment)
         return PackingResult(
             self._entry() if is_smaller else None,
             packer.bytes_read,
@@ -94,16 +89,13 @@ class PackedSegment:
         self._files.discard()
 
     def _take(self, buffer: bytearray, size: int) -> int:
-        self._tools.spend(size)
         used = self._packer.feed(buffer, 0, size)
         self._append()
-        self._tools.advance(used)
         return used
 
     def _append(self) -> None:
         data, *entries = self._packer.take()
-        for index, more in zip(self._files.indexes, entries, strict=True):
-            index.extend(more)
+        self._files.add_entries(entries)
         if data:
             self._files.append(data)
 
