@@ -9,7 +9,7 @@ from logfs.machine.packages import how_to_add
 
 
 def properties_of(
-    file: Path | None, options: Sequence[str], rack: str | None = None
+    file: str | None, options: Sequence[str], rack: str | None = None
 ) -> dict[str, str]:
     """Return the settings of a client from a file, options and ``--rack``; the later ones win.
 
@@ -18,7 +18,7 @@ def properties_of(
     """
     from logfs.kafka.settings import parse_options, read_client_file
 
-    properties = {} if file is None else read_client_file(file)
+    properties = read_client_file(Path(file)) if file else {}
     properties |= parse_options(options)
     return properties | ({} if rack is None else {"client.rack": rack})
 

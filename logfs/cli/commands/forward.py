@@ -1,7 +1,6 @@
 """``logfs forward``: local topics to a Kafka cluster, exactly once."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -120,5 +119,5 @@ def _job(
     from logfs.cli.forward_jobs import ForwardJob
 
     with failures.about(command_config or to):
-        properties = properties_of(Path(command_config) if command_config else None, options)
+        properties = properties_of(command_config, options)
     return ForwardJob(path, to, properties, until_now=until is not None, **texts)  # type: ignore[arg-type]

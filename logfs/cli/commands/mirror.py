@@ -1,7 +1,6 @@
 """``logfs mirror``: topics of a Kafka cluster as local topics."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -122,11 +121,10 @@ def _job(  # noqa: PLR0913 - the options of the command
     from logfs.cli.cluster_clients import properties_of
 
     with failures.about(command_config or brokers):
-        file = Path(command_config) if command_config else None
         return mirror_jobs.MirrorJob(
             topics=tuple(topics),
             brokers=brokers,
-            properties=properties_of(file, options, rack),
+            properties=properties_of(command_config, options, rack),
             start=start,
             keep=keep,
             prefix=prefix,
