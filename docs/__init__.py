@@ -6,6 +6,7 @@
     conf        the configuration of Sphinx
     contents    what the site contains, in the order of its side bar
     library     which public names the reference shows
+    internals/  a page for each subsystem: its data structures and its invariants
 
 The documents keep their places, so their links are the same here as in a checkout. Only README.md
 becomes the first page, index.html. Sphinx, MyST and Furo are the extra ``docs``.

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "tests/README.md"),
     *("logfs/guides/*", "logfs/fs/SEMANTICS.md", "benchmarks/RESULTS.md", "examples/pipelines/*"),
+    "docs/internals/*.md",
 )
 """What is copied from this tree: pages, and files that they show or link to."""
 PICTURES = "benchmarks/plots"

@@ -15,9 +15,14 @@ from logfs.cli.manual import pages
 from logfs.cli.manual_page import Heading, Item, Page, Paragraph, Synopsis, Verbatim
 from tests.mounting import ROOT
 
+INTERNALS = ROOT / "docs/internals"
 PAGE = """<html><head><link href="a.css" rel="stylesheet"></head><body id="top">
 <a href="#top">up</a> <a href="other.html#there">other</a> <a href="https://kafka.apache.org">a</a>
 <p>A text with href="nowhere" in it</p>{planted}</body></html>"""
+
+
+_DEFINED = re.compile(r"`([\w/]+/\w+\.(?:pyx|pxi|py|c|h))(?:::([\w.]+))?`")
+"""A file, and a function or a test in it, as a page of the internals names them."""
 
 
 @pytest.mark.slow
@@ -29,6 +34,37 @@ def test_the_documents_have_no_broken_link_and_no_other_warning(tmp_path: Path) 
     assert made == {"logfs", "logfs-address", "logfs.toml", "mount.logfs"} | {
         f"logfs-{name}" for name in COMMANDS
     }
+
+
+@pytest.mark.parametrize("page", sorted(INTERNALS.glob("*.md")), ids=lambda page: page.stem)
+def test_what_the_internals_name_exists(page: Path) -> None:
+    missing = [
+        f"{path}::{name}"
+        for path, name in _DEFINED.findall(page.read_text())
+        if not is_defined(path, name)
+    ]
+    assert not missing
+
+
+def test_every_table_of_invariants_names_functions_and_tests() -> None:
+    for page in INTERNALS.glob("*.md"):
+        _, _, table = page.read_text().partition("| invariant | kept by | proven by |\n")
+        for row in table.splitlines()[1:]:
+            _, _, kept_by, proven_by, _ = row.split("|")
+            assert "::" in kept_by, row
+            assert "tests/" in proven_by, row
+
+
+def is_defined(path: str, name: str) -> bool:
+    """Whether a file of this tree or of the package exists, and defines a name if one is given."""
+    file = next((f for f in (ROOT / path, ROOT / "logfs" / path) if f.is_file()), None)
+    if file is None:
+        return False
+    source = file.read_text()
+    definition = r"(?:class|def) {}\b|^{} *=" if file.suffix == ".py" else r"\b{}\b"
+    return all(
+        re.search(definition.replace("{}", part), source, re.MULTILINE) for part in name.split(".")
+    )
 
 
 def test_the_reference_has_every_public_name() -> None:

@@ -205,6 +205,44 @@ typedef struct shown_end { /* what readers see of the end of the active segment 
     int64_t next_offset, file_position, max_timestamp, text, tsv, jsonl;
 } shown_end;
 
+/* The writers of each field, and their locks. "mutex" is that of the partition, "none" means atomic. Python
+   is any thread of it, through PartitionLock. docs/internals/write-path.md has the same with the readers.
+
+       references                  any thread                                   none
+       depth                       Python: __enter__, take_now, __exit__        mutex
+       is_busy                     an append                                    mutex
+       is_armed                    1: Python: arm                               mutex
+                                   0: Python; an append or a sync that failed   mutex
+       is_slow, has_failed         1: an append                                 mutex
+                                   0: Python: take_slow, take_failed            none
+       is_watched                  Python                                       none
+       is_noting                   a sync                                       mutex
+       sync_error                  a sync; never reset                          mutex
+       read_bytes                  reads add, Python takes                      none
+       cold                        appending_count_cold                         none
+       end, shown                  Python: arm, disarm, __dealloc__             mutex
+       *end                        an append; Python: LogEnd                    mutex
+       *shown                      an append; readers go by its version         mutex
+       shown_position              an append; Python: arm, disarm               mutex
+                                   -1: Python, before each change               none
+       room_end, bounds,           Python: arm                                  mutex
+       settled_announcements
+       encode                      partition_new, then constant
+       clock_ms                    tests                                        none
+       last_modified_ms            an append; Python: Appender.publish          mutex
+       unflushed_since_ms          an append, a sync; Python: publish           mutex
+                                   Python: Flusher                              none
+       recovery_point              a sync                                       mutex
+                                   Python: Flusher, with its lock               none
+       changes                     Python: __enter__, take_now                  mutex
+                                   Python: unmark, a lower recovery_point       none
+       announcements               an append                                    mutex
+       syncs, sync_*               a sync; Python: take_counts                  mutex
+       appends, records, bytes,    an append; Python: take_counts               mutex
+       nanoseconds, classes
+
+   A recovery point that is too low is safe, so its two writers need no common lock. A sync notes its
+   result only if changes is what it was when the sync began. */
 struct log_partition {
     int64_t references;
     pthread_mutex_t mutex;
