@@ -93,7 +93,7 @@ same copied beginning
 run "logfs cat $url/web/0@offset=100000..offset=100001"
 run "getfattr --only-values -n user.logfs.object there/.segments/web-0/00000000000000000000.log; echo"
 
-printf '\n# This machine is lost. What was copied comes back, and another one goes on\n'
+printf '\n# This machine is lost. What was copied comes back, and another one continues\n'
 run "logfs umount here"
 rm -rf data
 run "logfs remote fetch $url restored"

@@ -163,7 +163,7 @@ class Daemon:
         return answer, data
 
     def _does_resume(self) -> bool:
-        """Whether another daemon follows this one and goes on with its requests."""
+        """Whether another daemon follows this one and continues with its requests."""
         while self._resumes is None:
             try:
                 answer, _ = self._send({"request": "resumes"}, b"", None, None)

@@ -19,7 +19,7 @@ class CorruptRecordError(LogfsError):
         position: Byte position of the batch in the file or buffer that was read; None if unknown.
         file: Name of the file below the data directory; None if only a buffer was read.
         size_bytes: Bytes that cannot be read; 0 if unknown.
-        next_offset: At which reading goes on after the damage; None if unknown.
+        next_offset: At which reading continues after the damage; None if unknown.
     """
 
     next_offset: int | None = None
@@ -44,7 +44,7 @@ class CorruptRecordError(LogfsError):
 
     @property
     def message(self) -> str:
-        """What is wrong, without the offset at which reading goes on."""
+        """What is wrong, without the offset at which reading continues."""
         return str(self.args[0])
 
     def __str__(self) -> str:

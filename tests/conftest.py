@@ -162,7 +162,7 @@ def counts(request: pytest.FixtureRequest) -> Counter[str]:
 
 @pytest.fixture(scope="session")
 def limits() -> Limits:
-    """How long long tests go on."""
+    """How long long tests run."""
     return Limits.from_environment()
 
 

@@ -1,4 +1,4 @@
-"""Syncs that go on by themselves until the test says so: what ``disk._syncs`` is to a real disk.
+"""Syncs that run by themselves until the test says so: what ``disk._syncs`` is to a real disk.
 
 The sync itself happens on the fake disk when it is released, with the fault that is set there.
 """

@@ -103,7 +103,7 @@ class FaultyDisk:
             self._process = None
 
     def cut_power(self) -> None:
-        """Go on with what is on the disk now."""
+        """Continue with what is on the disk now."""
         cut = self._image.with_suffix(".cut")
         _run("cp", "--sparse=always", str(self._image), str(cut))
         self.stop()

@@ -1,4 +1,4 @@
-"""How long the tests of ``make test-long`` go on; each reports numbers, and these are printed."""
+"""How long the tests of ``make test-long`` run; each reports numbers, and these are printed."""
 
 import os
 import time

@@ -4,7 +4,7 @@
     spark-submit examples/pipelines/totals.py /var/lib/logfs checkpoints/totals
     cat /mnt/logs/attackers/0.tsv
 
-It runs until it is stopped, and goes on where it was when it is started again with the same
+It runs until it is stopped, and continues where it was when it is started again with the same
 checkpoint. With --once it ends when it has caught up.
 """
 

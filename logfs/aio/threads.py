@@ -29,7 +29,7 @@ async def run(call: Callable[[], T]) -> T:
 
 
 async def run_abandoned(call: Callable[[], T]) -> T:
-    """Run a call in a thread; if its task is cancelled, the thread goes on without it."""
+    """Run a call in a thread; if its task is cancelled, the thread continues without it."""
     if sniffio.current_async_library() == "trio":
         import trio
 

@@ -59,6 +59,6 @@ def read_table(
 
 
 def check_installed() -> None:
-    """Refuse by a LogfsError to go on without kafka-python."""
+    """Refuse by a LogfsError to continue without kafka-python."""
     if importlib.util.find_spec("kafka") is None:
         raise LogfsError(f"this needs kafka-python: {how_to_add('kafka')}")

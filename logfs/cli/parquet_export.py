@@ -78,7 +78,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
 
     Raises:
         ExportError: pyarrow is missing, or see ``Exporter`` and ``IcebergTable``.
-        SparkJobError, LogfsError, OSError: It could not be done; the next run goes on.
+        SparkJobError, LogfsError, OSError: It could not be done; the next run continues.
     """
     with _packages():
         from logfs.spark.exporting.export import Exporter

@@ -40,7 +40,7 @@ class Copying(Protocol):
 
     @property
     def failures(self) -> list[str]:
-        """Why parts of it do not go on."""
+        """Why parts of it do not continue."""
 
     @property
     def losses(self) -> int:

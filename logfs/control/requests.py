@@ -213,7 +213,7 @@ are in hexadecimal digits."""
 REQUESTS: Mapping[str, RequestType] = {
     "status": RequestType({}, "pid, version, data, mountpoint, options, started_ms, was_clean, …"),
     "resumes": RequestType(
-        {}, "whether another daemon goes on with numbered requests when this one ends"
+        {}, "whether another daemon continues with numbered requests when this one ends"
     ),
     "reload": RequestType({}, "nothing, but the end of the connection: a successor serves then"),
     "utc_offset": RequestType(
@@ -325,7 +325,7 @@ REQUESTS: Mapping[str, RequestType] = {
         "batches, as a broker stores them",
     ),
     "start": RequestType(_PLACE, "null; an empty partition begins there"),
-    "continue": RequestType({**_PLACE, "why": _TEXT}, "null; the log goes on there"),
+    "continue": RequestType({**_PLACE, "why": _TEXT}, "null; the log continues there"),
     "cut": RequestType({**_PLACE, "why": _TEXT}, "null; the log ends there"),
     "advance": RequestType(_PLACE, "null; the records before it are deleted"),
     "promote": RequestType({"topic": _TEXT}),

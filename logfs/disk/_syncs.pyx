@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Syncs of files that go on by themselves, in threads that are not Python's; see ``_syncs.h``.
+"""Syncs of files that run by themselves, in threads that are not Python's; see ``_syncs.h``.
 
 A thread of Python that waits for fsync(2) has to get the interpreter's lock twice, from an event
 loop that would rather keep it. These threads do not: the caller watches a descriptor and takes
@@ -33,7 +33,7 @@ cdef extern from "_syncs.h" nogil:
 
 @cython.final
 cdef class Syncs:
-    """The syncs that go on, and those that are done and were not taken. Any thread.
+    """The syncs that are under way, and those that are done and were not taken. Any thread.
 
     Raises:
         OSError: There is no descriptor left, or no memory.

@@ -61,7 +61,7 @@ class FileStat(NamedTuple):
 
 
 class Sync(Protocol):
-    """A ``File.sync`` that was begun and goes on by itself. Any thread."""
+    """A ``File.sync`` that was begun and runs by itself. Any thread."""
 
     @property
     def has_failed(self) -> bool:
@@ -78,7 +78,7 @@ class Sync(Protocol):
 
 
 class Syncs(Protocol):
-    """Where syncs go on: those that were begun and were not taken yet. See ``_syncs.Syncs``."""
+    """The syncs that were begun and not taken yet. See ``_syncs.Syncs``."""
 
     @property
     def threads(self) -> int:
@@ -202,7 +202,7 @@ class File(Protocol):
         the last other reference to it goes; it must not be closed by ``close``.
 
         Args:
-            syncs: Where it goes on, and where it comes out once it is done; of the same kind as
+            syncs: Has it while it runs, and gives it back once it is done; of the same kind as
                 the disk.
         """
         ...
@@ -309,7 +309,7 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory, at once for every observer; an existing file is replaced.
 
-        Open files go on under the new name. Durable after ``sync_directory`` of the
+        Open files continue under the new name. Durable after ``sync_directory`` of the
         folder, or of both folders.
         """
         ...
@@ -438,7 +438,8 @@ def write_again(disk: Disk, name: str) -> None:
     """Bring a file to the disk although a write or ``sync`` of it failed; durable on return.
 
     Its bytes go into a new file, which is read back from the disk and compared before it takes the
-    name. A kill leaves the old file, perhaps beside a ``NAME.tmp``. Open files go on with the old
+    name. A kill leaves the old file, perhaps beside a ``NAME.tmp``. Open files continue with the
+    old
     one: the caller closes them.
 
     Raises:

@@ -6,7 +6,8 @@
     interruption.interrupt()                # any thread: the request fails with EINTR
 
 A request runs in one context: ``trio.to_thread`` hands the context of a task to its thread. What
-the thread waits for goes on without it: a request to the store ends, and its bytes stay in memory.
+the thread waits for continues without it: a request to the store ends, and its bytes stay in
+memory.
 """
 
 import errno

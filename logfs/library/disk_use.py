@@ -91,7 +91,7 @@ def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
                 found.deleted.add(_directory(entry.path, seen))
             elif only is None:
                 found.root.other += _blocks(entry, seen)
-        except OSError as error:  # as du(1) does, it goes on with the others
+        except OSError as error:  # as du(1) does, it continues with the others
             found.unreadable.append(text_of(error))
     return found
 

@@ -73,7 +73,7 @@ def daemon_at(path: str) -> "Daemon":
     """Connect to the daemon that serves a data directory or a mount point.
 
     Raises:
-        UnknownNameError: The path goes on to a name in it.
+        UnknownNameError: The path continues to a name in it.
         ControlError: No daemon answers.
         PermissionError, OSError: See ``daemon_of``.
     """

@@ -253,7 +253,7 @@ def is_served(data: str) -> bool:
     """Return whether a daemon serves a data directory, after a restart that is under way.
 
     While no daemon serves a mount that outlives its daemon, the lock of the directory is free. But
-    open files go on, so no other process may own the directory.
+    open files continue, so no other process may own the directory.
 
     Raises:
         LockedError: No daemon has come back for ``PATIENCE_S``.

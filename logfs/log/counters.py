@@ -150,7 +150,7 @@ class LogCounters:
         self.flush_s.sum_s += seconds
 
     def add(self, other: "LogCounters") -> None:
-        """Add what others have counted: a partition reloaded goes on, one deleted has been."""
+        """Add what others have counted: a partition reloaded continues, one deleted has been."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.append_s.add(other.append_s)

@@ -1,7 +1,7 @@
 """Leader epochs: which leader wrote from which offset on, ``leader-epoch-checkpoint``.
 
 A broker that becomes leader of a partition begins an epoch at the log end offset, and stamps its
-batches with it. logfs goes on in the latest epoch that it finds.
+batches with it. logfs continues in the latest epoch that it finds.
 
     assign               a new epoch begins; entries at or after its start, or of it and later
                          epochs, were never replicated and go
@@ -29,7 +29,7 @@ class LeaderEpochs:
         if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
             return False
         self.latest = max(self.latest, epoch)
-        # No record has these, and a mirror goes on in the epoch before them.
+        # No record has these, and a mirror continues in the epoch before them.
         while self.entries and self.entries[-1].start_offset >= start_offset:
             self.entries.pop()
         if self.entries and self.entries[-1].epoch == epoch:
@@ -55,7 +55,7 @@ class LeaderEpochs:
         return True
 
     def fit(self, start_offset: int, end_offset: int) -> bool:
-        """Make the entries fit a log and go on in the latest epoch; returns whether they changed.
+        """Fit the entries to a log, which continues in the latest epoch; whether they changed.
 
         Source: Kafka LogLoader.load, Partition.makeLeader.
         """

@@ -42,7 +42,7 @@ class Loss(NamedTuple):
         file: The file it concerns, relative to the partition directory.
         position: Byte in that file at which it begins.
         offset: Offset of the first record concerned, if known. For damage that a reader met
-            (corrupt), the offset at which reading goes on after it.
+            (corrupt), the offset at which reading continues after it.
         detail: What happened and where the bytes are now, in a sentence.
     """
 

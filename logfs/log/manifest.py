@@ -114,8 +114,8 @@ def check_whole(disk: Disk) -> None:
     manifest = read_manifest(disk)
     if manifest is not None and manifest.state != WHOLE:
         raise BackupError(
-            f"a {manifest.kind} of {manifest.source} was interrupted here, or still goes on: what "
-            f"is here is not whole; 'logfs {manifest.kind}' as before completes it"
+            f"a {manifest.kind} of {manifest.source} was interrupted here, or is still under way: "
+            f"what is here is not whole; 'logfs {manifest.kind}' as before completes it"
         )
 
 

@@ -421,7 +421,7 @@ class PartitionLog(ReadableLog):
             self.state.table.close()
 
     def delete(self, directory: str) -> None:
-        """Rename the partition's directory, because its topic is being deleted; readers go on.
+        """Rename the partition's directory, because its topic is being deleted; readers continue.
 
         Raises:
             OSError: It is as it was.

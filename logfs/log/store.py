@@ -82,8 +82,8 @@ class LogStore(ChangeableCatalog):
         """Take the lock, load every partition (or ``only`` some), recover those that need it.
 
         A partition that cannot be loaded is offline; the others are served all the same. What is
-        ``resumed`` goes on: its lines become no records. What is ``preloaded`` was read before the
-        last owner stopped, and makes this faster.
+        ``resumed`` continues: its lines become no records. What is ``preloaded`` was read before
+        the last owner stopped, and makes this faster.
 
         Raises:
             ValueError: ``only`` without ``read_only``: the other partitions would not be recovered.

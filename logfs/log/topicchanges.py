@@ -233,7 +233,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
     def rename_topic(self, name: str, new: str, now_ms: int) -> None:
         """Give a topic another name, with its records, configuration and owner.
 
-        Open files go on reading it, and appends of open writers are refused with DeletedError. A
+        Open files continue to read it, and appends of open writers are refused with DeletedError. A
         stop in the middle leaves some partitions under each name, and the call may be repeated.
 
         Raises:

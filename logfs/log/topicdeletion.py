@@ -112,7 +112,7 @@ class DeletedPartitions:
         """Rename the partition directories of a topic; they are removed after a delay.
 
         Args:
-            logs: The partitions and the new names; open files go on reading them.
+            logs: The partitions and the new names; open files continue to read them.
 
         Raises:
             OSError: One could not be renamed; all are as they were.

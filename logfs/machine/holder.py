@@ -10,7 +10,7 @@ it.
     SIGTERM, SIGINT             the daemon stops, the mount ends, and so does the holder
     SIGHUP, SIGUSR1, SIGUSR2    are passed on to the daemon
 
-The holder goes on however often daemons end that have served. The pause before a start grows with
+The holder continues however often daemons end that have served. The pause before a start grows with
 the number of starts in the last minute. After ``STARTS`` starts in a row of daemons that never
 served, it gives up and closes the descriptors: programs get ENOTCONN, as without a holder. It says
 so in syslog and in the log file. A daemon whose mount was taken away is not started again.

@@ -22,7 +22,7 @@ class Notifier:
         self._send("READY=1")
 
     def alive(self, status: str) -> None:
-        """The process goes on, and this is its state in words."""
+        """The process continues, and this is its state in words."""
         self._send(f"WATCHDOG=1\nSTATUS={' '.join(status.split())}")
 
     def stopping(self) -> None:

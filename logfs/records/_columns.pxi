@@ -202,7 +202,7 @@ cdef class ColumnBuilder:
         drop_room(&self.header_valid)
 
     def load(self, buf, Py_ssize_t start, Py_ssize_t stop):
-        """Go on with the batches of ``buf[start:stop]``; a batch begins at ``start``."""
+        """Continue with the batches of ``buf[start:stop]``; a batch begins at ``start``."""
         cdef _View view = window(buf, start, stop)
         self.plain = None
         self.window = view

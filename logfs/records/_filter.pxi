@@ -95,7 +95,7 @@ cdef class BatchFilter:
         bint drops_tombstones=False,
         lasts=None,
     ):
-        """Go on with the next segment that is to be cleaned.
+        """Continue with the next segment that is to be cleaned.
 
         Args:
             base_offset: Its base offset.

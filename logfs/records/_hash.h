@@ -103,7 +103,7 @@ static inline void lf_release(void *p, size_t n) {
     }
 }
 
-/* Have the first slots of a search in the cache: it goes on where it begins. */
+/* Have the first slots of a search in the cache: it continues where it begins. */
 static inline void lf_prefetch(const void *p) {
     __builtin_prefetch(p, 1);
     __builtin_prefetch((const uint8_t *)p + 64, 1);

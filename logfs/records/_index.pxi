@@ -158,7 +158,7 @@ cdef class IndexBuilder:
         int64_t bytes_since_entry=0,
         int64_t max_leader_epoch=-1,
     ):
-        """Go on from a batch border inside the segment instead of from its start.
+        """Continue from a batch border inside the segment instead of from its start.
 
         The arguments are the attributes as they were there. Kafka forgets the counter at a
         restart, hence its default. Leader epochs up to ``max_leader_epoch`` are not listed again.

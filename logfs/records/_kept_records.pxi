@@ -118,11 +118,11 @@ cdef class KeptRecords:
         self.entry_lens = self.lens = Lens(text, tsv, jsonl)
 
     def load_old(self, buf, Py_ssize_t start, Py_ssize_t stop):
-        """Go on with a window of the old segment."""
+        """Continue with a window of the old segment."""
         self.old.load(buf, start, stop)
 
     def load_new(self, buf, Py_ssize_t start, Py_ssize_t stop, int64_t file_position):
-        """Go on with a window of the new segment; ``buf[start]`` is at a file position."""
+        """Continue with a window of the new segment; ``buf[start]`` is at a file position."""
         self.new.load(buf, start, stop)
         self.new_position = lf_sub(file_position, start)
 

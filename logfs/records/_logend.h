@@ -64,7 +64,7 @@ static inline int lf_has_entries(const lf_end *end, int64_t last_offset, int64_t
     return lf_sub(last_offset, end->base_offset) <= INT32_MAX && end->file_position <= INT32_MAX - size;
 }
 
-/* Go on after bytes that hold no record. */
+/* Continue after bytes that hold no record. */
 static inline void lf_end_pass_over(lf_end *end, int64_t size, int64_t next_offset) {
     end->bytes_since_entry = lf_add(end->bytes_since_entry, size);
     end->file_position = lf_add(end->file_position, size);

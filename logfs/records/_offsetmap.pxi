@@ -98,7 +98,7 @@ cdef class _KeyTable:
         lf_release(self.slots, self.most_slots * sizeof(Slot))
 
     cdef bint grow(self) noexcept nogil:
-        """Go on with a larger table, the first time with one at all; False without memory.
+        """Continue with a larger table, the first time with one at all; False without memory.
 
         From the end on entries move up, where nothing is left to be moved. The few that would not,
         those that were far after their place and those that go round the end, wait

@@ -113,7 +113,7 @@ cdef int check_rows(const int32_t *chosen, int64_t count, int64_t rows) except -
 cdef class RowEncoder:
     """Turns rows of columns into as few batches as ``max_batch_bytes`` allows.
 
-    Offsets begin at 0. Batches go on from one ``put`` to the next.
+    Offsets begin at 0. Batches continue from one ``put`` to the next.
 
     Args:
         now_ms: Timestamp of rows that have none, and for the limits of timestamps.

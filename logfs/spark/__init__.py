@@ -22,9 +22,9 @@ through the module ``pyspark_logfs`` beside this package.
     sink         the sink: tasks stage rows, the driver publishes                    pyspark
 
 The driver resolves everything to ranges of offsets; a task finds the files by itself, so that
-compaction and retention may go on meanwhile. Readers take no lock and write nothing; a sink stages
-without one, and publishes through the daemon or under the lock (``logfs.log.publishing``). Workers
-need neither pyfuse3 nor trio.
+compaction and retention may continue meanwhile. Readers take no lock and write nothing; a sink
+stages without one, and publishes through the daemon or under the lock (``logfs.log.publishing``).
+Workers need neither pyfuse3 nor trio.
 
 The columns are those of ``logfs.arrow``; the library finds directories and their partitions.
 

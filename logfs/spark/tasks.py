@@ -18,7 +18,7 @@ from logfs.types import IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-LOSS_HINT = "set failOnDataLoss to false to go on with what is left"
+LOSS_HINT = "set failOnDataLoss to false to continue with what is left"
 
 
 class StoredRange(NamedTuple):
@@ -75,10 +75,10 @@ class Work(NamedTuple):
             )
 
     def lose(self, what: str) -> None:
-        """Raise DataLossError for records that are gone, or log a warning and go on."""
+        """Raise DataLossError for records that are gone, or log a warning and continue."""
         if self.fails_on_loss:
             raise DataLossError(f"{what}; {LOSS_HINT}")
-        logger.warning("%s; going on with what is left", what)
+        logger.warning("%s; continuing with what is left", what)
 
 
 def with_roots(

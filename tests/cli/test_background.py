@@ -46,7 +46,7 @@ def test_the_caller_waits_until_it_is_ready(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
     assert sorted(out.splitlines()) == ["parent 0", "starting"]
-    # The daemon goes on after that.
+    # The daemon continues after that.
     deadline = time.monotonic() + 30
     while not (tmp_path / "done").exists() or not (tmp_path / "done").read_text():
         assert time.monotonic() < deadline

@@ -69,7 +69,7 @@ def test_refusals(logfs: Call, written: Path, address: str, reason: str) -> None
 
 
 @pytest.mark.fuse
-def test_a_daemon_packs_its_directory_and_open_files_go_on(mounted: Mounted) -> None:
+def test_a_daemon_packs_its_directory_and_open_files_continue(mounted: Mounted) -> None:
     create(mounted.data)
     path = mounted.point / "web" / "0"
     with path.open("ab", buffering=0) as file:

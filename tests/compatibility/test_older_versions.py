@@ -1,4 +1,4 @@
-"""This version opens what earlier versions have written, and goes on in it."""
+"""This version opens what earlier versions have written, and continues in it."""
 
 import json
 import re

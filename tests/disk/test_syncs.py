@@ -1,4 +1,4 @@
-"""Syncs of real files that go on by themselves."""
+"""Syncs of real files that run by themselves."""
 
 import errno
 import gc

@@ -205,7 +205,7 @@ def test_a_file_that_is_not_read_on_gives_up_its_window() -> None:
 
 
 def test_bytes_ahead_of_a_program_that_stopped_are_not_kept() -> None:
-    """They are read again when it goes on: else each open file could take as much as a window."""
+    """They are read again when it continues: else each open file could take as much as a window."""
     log, now_s, size = HoledLog({}), 0.0, 4096
     for n in range(2000):
         log.append([Record(0, START_MS, None, b"line %d" % n * 100, ())])

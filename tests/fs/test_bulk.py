@@ -132,7 +132,7 @@ async def test_lines_for_a_read_only_mount(served: Served) -> None:
         await append(served, ("orders", 0), b"a\n")
 
 
-async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
+async def test_writers_of_the_mount_continue_meanwhile(served: Served) -> None:
     """Lines come from the socket in threads; a write to the same file waits for its turn only."""
     async with trio.open_nursery() as nursery:
         for n in range(6):
@@ -241,7 +241,7 @@ async def test_a_file_that_comes_with_what_needs_none_is_closed(
         )
 
 
-async def test_writers_of_the_mount_go_on_while_a_file_is_read(
+async def test_writers_of_the_mount_continue_while_a_file_is_read(
     served: Served, tmp_path: Path
 ) -> None:
     path, lines = tmp_path / "in", [b"line %06d" % n for n in range(500_000)]

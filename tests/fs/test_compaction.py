@@ -31,7 +31,7 @@ async def test_a_dirty_log_is_compacted_in_the_background() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(compaction_of(log).run)
         await wait_until_cleaned(log)
-        log.append(records(60, 1))  # appends go on
+        log.append(records(60, 1))  # appends continue
         nursery.cancel_scope.cancel()
     left = b"".join(data for _, data in kept_runs_of(log.log, View.JSONL)).splitlines()
     assert len(left) == 6 < lines

@@ -341,7 +341,7 @@ async def test_a_release_on_the_loop_leaves_nothing_to_wait_for(
     assert disk.log == [("release", True)]
 
 
-async def test_after_a_failed_release_the_others_go_on(executor: PartitionExecutor) -> None:
+async def test_after_a_failed_release_the_others_continue(executor: PartitionExecutor) -> None:
     def fail() -> None:
         raise OSError(5, "broken")
 

@@ -248,7 +248,7 @@ async def test_a_waiting_reader_keeps_no_large_buffer(orders: World, reads: Read
     assert await reads.answered() == {handle.number: b"after\n"}
 
 
-async def test_a_partition_that_is_reloaded_goes_on_growing_for_ranges(orders: World) -> None:
+async def test_a_partition_that_is_reloaded_continues_growing_for_ranges(orders: World) -> None:
     """The kernel may know the inode from before."""
     await orders.append("orders/0", b"before\n")
     name = "orders/0@offset=0"

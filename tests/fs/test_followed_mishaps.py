@@ -109,7 +109,7 @@ def test_readers_end_with_their_topic_and_those_of_the_next_one_read_it(native: 
         (native.point / "t").mkdir()
 
 
-def test_readers_go_on_after_a_lazy_unmount_until_the_files_are_closed(native: Mounted) -> None:
+def test_readers_continue_after_a_lazy_unmount_until_the_files_are_closed(native: Mounted) -> None:
     readers = Readers(native)
     subprocess.run(["umount", "-l", native.point], check=True)
     assert not is_mounted(native.point)
@@ -131,7 +131,7 @@ def batch_ends(log: bytes) -> Iterator[int]:
 
 
 def test_a_damaged_batch_is_an_error_for_the_reader_that_comes_to_it(native: Mounted) -> None:
-    """It has all lines before it, and EIO. Readers that wait after it go on."""
+    """It has all lines before it, and EIO. Readers that wait after it continue."""
     late = Reader(native.point / "t/0", 1)
     readers = Readers(native)
     for number in range(200):

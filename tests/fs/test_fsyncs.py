@@ -15,7 +15,7 @@ from tests.fs.world import APPEND, Handle, World, refused
 
 
 class Syncing:
-    """A topic ``orders`` of one partition whose fsyncs go on by themselves, a file open in it.
+    """A topic ``orders`` of one partition whose fsyncs run by themselves, a file open in it.
 
     Attributes:
         done: What has ended, in order.
@@ -68,7 +68,7 @@ async def syncing(world: World) -> Syncing:
     return await Syncing(world).start()
 
 
-async def test_everything_goes_on_while_an_fsync_does(syncing: Syncing) -> None:
+async def test_everything_continues_while_an_fsync_does(syncing: Syncing) -> None:
     world = syncing.world
     await syncing.write()
     async with trio.open_nursery() as nursery:
@@ -131,7 +131,7 @@ async def test_files_that_sync_every_write(syncing: Syncing) -> None:
     assert syncing.recovery_point == 4
 
 
-async def test_an_fsync_goes_on_to_its_end(syncing: Syncing) -> None:
+async def test_an_fsync_continues_to_its_end(syncing: Syncing) -> None:
     """As one in a thread does: a stop of the daemon waits for it."""
     await syncing.write()
     with trio.CancelScope() as scope:
@@ -146,7 +146,7 @@ async def test_an_fsync_goes_on_to_its_end(syncing: Syncing) -> None:
     assert syncing.recovery_point == 4
 
 
-async def test_a_topic_is_deleted_while_it_goes_on(syncing: Syncing) -> None:
+async def test_a_topic_is_deleted_while_it_continues(syncing: Syncing) -> None:
     await syncing.write()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(syncing.fsync)

@@ -142,7 +142,7 @@ async def test_the_end_of_the_mount_ends_the_wait(autojump_clock: MockClock) -> 
     assert raised.value.errno == errno.EINTR
 
 
-async def test_a_range_answers_at_once_and_goes_on_to_the_end(autojump_clock: MockClock) -> None:
+async def test_a_range_answers_at_once_and_continues_to_the_end(autojump_clock: MockClock) -> None:
     large = Large()
     inode = await large.find("0@offset=100")
     info = await large.operations.open(inode, os.O_RDONLY, context(0))

@@ -257,7 +257,7 @@ async def test_pyfuse3_answers_what_the_hooks_cannot_send(world: World, kernel: 
     assert len(inodes) == 1
 
 
-async def test_a_listing_goes_on_with_its_names_while_topics_change(
+async def test_a_listing_continues_with_its_names_while_topics_change(
     world: World, kernel: Kernel
 ) -> None:
     for topic in ("a", "b", "c", "d"):

@@ -59,7 +59,7 @@ def test_names_come_once_with_any_buffer(native: Mounted, directory: int) -> Non
             assert not after or after[0][0] == expected[expected.index(name) + 1]
 
 
-def test_a_listing_goes_on_while_partitions_and_topics_come_and_go(
+def test_a_listing_continues_while_partitions_and_topics_come_and_go(
     native: Mounted, directory: int
 ) -> None:
     begun = getdents(directory, 1000)

@@ -219,7 +219,7 @@ def test_more_files_than_can_wait_without_python_get_each_line(native: Mounted) 
         os.close(descriptor)
 
 
-def test_a_read_that_waits_goes_on_after_what_was_trimmed(native: Mounted) -> None:
+def test_a_read_that_waits_continues_after_what_was_trimmed(native: Mounted) -> None:
     follower = Follower(native)
     reading = Reading(follower.reader)
     with Daemon.connect(str(native.data)) or pytest.fail("no daemon") as daemon:

@@ -243,7 +243,7 @@ def test_programs_get_the_same_with_and_without(tmp_path: Path) -> None:
     assert done[0] == done[1]
 
 
-def test_open_files_go_on_in_other_daemons(tmp_path: Path) -> None:
+def test_open_files_continue_in_other_daemons(tmp_path: Path) -> None:
     ends = (signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2)
     with HeldMount(tmp_path) as held:
         path = held.point / "t/0"

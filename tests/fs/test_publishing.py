@@ -56,7 +56,7 @@ async def test_published_records_are_seen_at_once_and_durable(served: Served) ->
     assert await served.world.cat("orders/0") == b"before\none\ntwo\n"
 
 
-async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
+async def test_writers_of_the_mount_continue_meanwhile(served: Served) -> None:
     async with trio.open_nursery() as nursery:
         staged = [stage(served, [b"job %d" % n] * 500) for n in range(3)]
         nursery.start_soon(publish, served, 0, staged)

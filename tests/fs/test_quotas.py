@@ -223,7 +223,7 @@ async def test_what_users_use_is_in_metrics_and_status() -> None:
 
 
 class SlowRate:
-    """A rate that lets a writer go on after ten seconds."""
+    """A rate that lets a writer continue after ten seconds."""
 
     def __init__(self) -> None:
         self.until = trio.current_time() + 10

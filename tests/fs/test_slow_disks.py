@@ -34,7 +34,7 @@ class Gate:
         self.opened.set()
 
     async def reached(self) -> None:
-        """Wait until an operation waits at the gate, and no other task can go on."""
+        """Wait until an operation waits at the gate, and no other task can continue."""
         assert await trio.to_thread.run_sync(self.came.wait, 30)
         await wait_all_tasks_blocked()
 
@@ -138,7 +138,7 @@ async def test_an_fsync_that_hangs_delays_no_other(two: World, gate: Gate) -> No
             await gate.reached()
             assert gate.seen == ["sync"]
             await note(log, "quick", everything_works(two, "quick"))
-            # Its own readers go on as well: what they read is in the page cache.
+            # Its own readers continue as well: what they read is in the page cache.
             await note(log, "read", two.cat("slow/0"))
     assert log == ["quick", "read", "slow"]
     two.disk.before = None

@@ -108,7 +108,7 @@ def test_a_stopped_daemon_gives_no_sign_of_life(manager: Manager, watched: Mount
     beats = manager.beats()
     assert quiet_for_a_second(manager.beats)
     os.kill(watched.pid, signal.SIGCONT)
-    wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it goes on")
+    wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it continues")
 
 
 _PTRACE_DETACH, _PTRACE_SEIZE, _PTRACE_INTERRUPT = 17, 0x4206, 0x4207
@@ -139,7 +139,7 @@ def test_a_loop_that_hangs_alone_gives_no_sign_of_life(manager: Manager, watched
         assert quiet_for_a_second(manager.beats)
     finally:
         trace(_PTRACE_DETACH)
-    wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it goes on")
+    wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it continues")
 
 
 async def test_a_loop_that_computes_for_ever_gives_no_sign_of_life(manager: Manager) -> None:

@@ -45,7 +45,7 @@ async def watching(hooks: FakeHooks) -> Watching:
     return Watching(store, cast("Hooks", hooks), lambda _number: None, trio.current_time)
 
 
-async def test_counting_goes_on_as_long_as_there_is_a_watcher(
+async def test_counting_continues_as_long_as_there_is_a_watcher(
     watching: Watching, hooks: FakeHooks, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:

@@ -280,7 +280,7 @@ def _recover(data: Path) -> None:
 
 
 def _mount(data: Path, point: Path, mode: str) -> None:
-    """Mount the directory and read from it; the daemon must go on after any error."""
+    """Mount the directory and read from it; the daemon must continue after any error."""
     mount = Mount(data, point, mode)
     with contextlib.suppress(AssertionError):
         mount.start()

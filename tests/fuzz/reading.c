@@ -290,7 +290,7 @@ static void reply(uint64_t unique, int error, const void *data, size_t size) {
     serving_note_reply(unique);
 }
 
-/* Read from the list of segments. place: what a cursor needs to go on after it. Returns the bytes. */
+/* Read from the list of segments. place: what a cursor needs to continue after it. Returns the bytes. */
 static int64_t read_log(struct log *log, int64_t offset, int64_t size, uint8_t *out, int64_t place[4],
                         struct segment *in, int *is_active) {
     static uint8_t bytes[2 * SEGMENT_BYTES], text[2 * SEGMENT_BYTES];
@@ -715,7 +715,7 @@ static void check_lines(int place, const int64_t appended[WRITERS]) {
     int64_t found[WRITERS] = {0};
     uint8_t *line, *end, *newline;
 
-    pthread_mutex_lock(&oracle->mutex); /* the second readers go on */
+    pthread_mutex_lock(&oracle->mutex); /* the second readers continue */
     line = oracle->text;
     end = line + oracle->bytes;
     for (; line < end; line = newline + 1) {
@@ -948,7 +948,7 @@ static void *be_reader_of_any_kind(void *given) {
     return program->number < WRITERS + READERS ? be_reader(given) : be_second(given);
 }
 
-/* Let all go on, and see in pauses that no reader waits for what is there. */
+/* Let all continue, and see in pauses that no reader waits for what is there. */
 static void run(int64_t for_ns) {
     int64_t until_ns = clock_ns() + for_ns, appended[WRITERS];
 

@@ -106,7 +106,7 @@ def test_a_waiting_iterator_can_be_cancelled(data: Path, run: Callable[[Program]
                 await asyncio.wait_for(asyncio.gather(tick(), follow()), 0.3)
 
     run(program)
-    assert ticks > 1, "the event loop went on while the iterator waited"
+    assert ticks > 1, "the event loop continued while the iterator waited"
 
 
 def is_trio() -> bool:

@@ -4,7 +4,7 @@
         apply_retention(bench.log, bench.now_ms)
 
 It runs in a thread of its own, as in the daemon, one turn before each disk operation. A turn that
-has to wait, for the lock of the partition, goes on when it can; the next one begins after it.
+has to wait, for the lock of the partition, continues when it can; the next one begins after it.
 """
 
 import threading
@@ -18,7 +18,7 @@ _WAIT_S = 0.02
 """A turn that takes longer is taken to wait for a lock. Nothing depends on whether it does."""
 _PATIENCE_S = 60.0
 _TURNS = 100
-"""More would keep what goes on until nothing is left to do, as compaction does, from ending."""
+"""More would keep what continues until nothing is left to do, as compaction does, from ending."""
 
 
 class Beside:

@@ -53,7 +53,7 @@ def catch_up(bench: Bench, source: bytes, sizes: Callable[[], int] = lambda: 400
 
 
 def check_mirror(mirror: Bench, source: Bench) -> None:
-    """Compare everything that a reader can see, and what goes on after a promotion."""
+    """Compare everything that a reader can see, and what continues after a promotion."""
     ours, theirs = mirror.log, source.log
     assert stored(mirror) == stored(source)
     assert ours.log_end_offset == theirs.log_end_offset

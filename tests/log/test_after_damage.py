@@ -60,7 +60,7 @@ def read(log: PartitionLog, position: int) -> list[bytes]:
 
 @pytest.mark.parametrize("change", ["value", "length"])
 @pytest.mark.parametrize("number", [0, 1, 5, 11, 12, 13, 25, 38, 39])
-def test_the_offset_at_which_reading_goes_on(bench: Bench, number: int, change: str) -> None:
+def test_the_offset_at_which_reading_continues(bench: Bench, number: int, change: str) -> None:
     log = bench.log
     file, at = damage(bench, number, change)
     reader, out = GrowingFile(log, View.TEXT, 0), memoryview(bytearray(7))

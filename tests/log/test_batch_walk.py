@@ -31,7 +31,7 @@ def test_every_batch_is_in_one_window_and_is_whole_there() -> None:
     assert offsets == list(range(6))
 
 
-def test_a_walk_goes_on_where_its_caller_says_after_damage() -> None:
+def test_a_walk_continues_where_its_caller_says_after_damage() -> None:
     batches = _batches(100, 100, 100)
     batches[1] = batches[1][:8] + bytes(4) + batches[1][12:]  # its length
     data = b"".join(batches)

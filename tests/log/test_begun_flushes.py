@@ -1,4 +1,4 @@
-"""A flush that goes on by itself: what it covers, its callers, what its failure means."""
+"""A flush that runs by itself: what it covers, its callers, what its failure means."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from tests.log.support import Bench, lines_of
 
 
 def begun_bench() -> tuple[Bench, FakeSyncs, Flush]:
-    """Return a log of one record, whose flush goes on."""
+    """Return a log of one record, whose flush continues."""
     bench, syncs = Bench(), FakeSyncs()
     bench.write(b"first")
     bench.log.flush()
@@ -117,7 +117,7 @@ def test_a_cut_waits_for_it() -> None:
     assert lines_of(bench.crash()) == [b"first"]
 
 
-def test_a_log_may_be_closed_while_it_goes_on() -> None:
+def test_a_log_may_be_closed_while_it_continues() -> None:
     bench, syncs, flush = begun_bench()
     log = bench.log
     bench.leave()
@@ -125,7 +125,7 @@ def test_a_log_may_be_closed_while_it_goes_on() -> None:
     assert log.end_flush(flush)
 
 
-def test_a_topic_may_be_deleted_while_it_goes_on() -> None:
+def test_a_topic_may_be_deleted_while_it_continues() -> None:
     bench, syncs, flush = begun_bench()
     log = bench.log
     bench.store.delete_topic("t", bench.now_ms)

@@ -38,7 +38,7 @@ def test_nothing_is_synced_and_the_next_start_scans_nothing() -> None:
     assert not bench.disk.exists(names.CLOSED)
 
 
-def test_positions_and_offsets_go_on_where_they_were() -> None:
+def test_positions_and_offsets_continue_where_they_were() -> None:
     bench = written(SMALL)
     size = end_of(bench.log, View.TEXT)
     for _ in range(3):

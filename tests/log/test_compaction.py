@@ -170,7 +170,7 @@ def test_an_open_growing_file_reads_on_without_replay() -> None:
     assert all(line in before.splitlines(keepends=True) for line in lines[:-2])
 
 
-def test_a_fixed_name_goes_on_reading_its_segments() -> None:
+def test_a_fixed_name_continues_reading_its_segments() -> None:
     log = filled()
     resolved = resolve(log.log, parse_partition_name("0@earliest..latest", UTC), log.bench.now_ms)
     log.log.pin(resolved.segments)

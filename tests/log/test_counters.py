@@ -19,7 +19,7 @@ def test_a_histogram_counts_what_is_within_a_bound_there() -> None:
     assert Histogram((1.0,)).as_json()["p50_within"] is None
 
 
-def test_counters_go_on_where_others_have_stopped() -> None:
+def test_counters_continue_where_others_have_stopped() -> None:
     old, new = LogCounters(records=3, recovery_s=0.5, retention_ms=7), LogCounters(records=4)
     old.count_deleted("trim", 2, 100)
     old.append_s.observe(0.01)
@@ -36,7 +36,7 @@ def bench() -> Bench:
 
 
 @pytest.mark.allow_log("t/0 is offline")
-def test_a_partition_reloaded_goes_on_counting(bench: Bench) -> None:
+def test_a_partition_reloaded_continues_counting(bench: Bench) -> None:
     bench.write(b"one", b"two")
     bench.disk.fail_next_write("*.log")
     with pytest.raises(OSError, match="nput/output"):

@@ -57,7 +57,7 @@ def test_a_flush_that_is_covered_returns_while_another_one_is_under_way() -> Non
         assert syncs.begun.wait(10)
         bench.log.flusher.flush_to(covered)
         bench.write(b"c")
-        assert lines_of(bench.log) == [b"a", b"b", b"c"], "appends and reads go on"
+        assert lines_of(bench.log) == [b"a", b"b", b"c"], "appends and reads continue"
         syncs.go.set()
     assert (syncs.logs, bench.log.recovery_point) == (1, 2)
 
@@ -128,7 +128,7 @@ def test_after_a_failure_every_append_and_fsync_is_refused(fail: Callable[[Bench
 @pytest.mark.allow_log("are no whole batch", "is offline:")
 @pytest.mark.parametrize("is_reloaded", [True, False])
 @pytest.mark.parametrize("fail", FAILURES)
-def test_reloaded_it_goes_on_after_every_size_shown(
+def test_reloaded_it_continues_after_every_size_shown(
     fail: Callable[[Bench], None], is_reloaded: bool
 ) -> None:
     bench = Bench()

@@ -92,7 +92,7 @@ def test_a_line_that_an_fsync_has_covered_after_a_failed_one_survives_a_power_cu
 
 
 @pytest.mark.allow_log("is offline:")
-def test_half_a_line_whose_open_file_goes_on_survives_a_power_cut_after_a_good_fsync() -> None:
+def test_half_a_line_whose_open_file_continues_survives_a_power_cut_after_a_good_fsync() -> None:
     bench = Bench()
     writer = bench.writer()
     writer.write(b"first half, ", bench.now_ms)

@@ -55,8 +55,8 @@ def lines_of(log: HoledLog, view: View) -> list[bytes]:
 
 READS = st.lists(
     st.one_of(
-        st.tuples(st.just("go on"), st.integers(1, 700)),
-        st.tuples(st.just("go on"), st.integers(1, 9)),
+        st.tuples(st.just("continue"), st.integers(1, 700)),
+        st.tuples(st.just("continue"), st.integers(1, 9)),
         st.tuples(st.integers(0, 100_000), st.integers(1, 700)),
         st.tuples(st.integers(0, 100_000), st.integers(1, 9)),
     ),
@@ -104,7 +104,7 @@ def test_a_seek_into_a_hole_returns_the_next_record_without_its_newline() -> Non
     file, out = GrowingFile(log.log, View.TEXT, 0), memoryview(bytearray(4))
     assert file.read_into(out, places[6] - 10) == 1
     assert bytes(out[:1]) == b"\n"
-    assert file.read_into(out, places[6] - 9) == 4  # goes on
+    assert file.read_into(out, places[6] - 9) == 4  # continues
     assert bytes(out) == b"line"
     wide = memoryview(bytearray(50))
     assert file.read_into(wide, places[13] - 60) == len(b"line 13" + b"." * (13 * 7 % 31))
@@ -142,7 +142,7 @@ def test_tail_prints_the_last_lines_after_a_reservation() -> None:
         assert Program(log, View.TEXT, 1 << 20).tail(count) == b"".join(lines[-count:])
 
 
-def test_tail_goes_on_with_what_is_appended() -> None:
+def test_tail_continues_with_what_is_appended() -> None:
     log = filled(30)
     log.compact(lambda offset: offset % 2 == 0)
     program = Program(log, View.TEXT, 100)
@@ -179,7 +179,7 @@ def test_a_limit_that_is_reached_stays_where_it_is() -> None:
     assert read_all(GrowingFile(log.log, View.TEXT, 0, AtByte(end))) == b""
 
 
-def test_a_read_that_would_block_goes_on() -> None:
+def test_a_read_that_would_block_continues() -> None:
     log = filled(60)
     log.compact(lambda offset: offset % 3 == 1)
     log.bench.disk.cold = ["*.log"]
@@ -200,7 +200,7 @@ def test_a_read_that_would_block_goes_on() -> None:
 
 
 @pytest.mark.allow_log("fell behind retention")
-def test_a_read_that_would_block_goes_on_after_what_is_removed_meanwhile() -> None:
+def test_a_read_that_would_block_continues_after_what_is_removed_meanwhile() -> None:
     """The start of the reply is in memory, the rest was removed before it could be read."""
     log = filled(60)
     lines = lines_of(log, View.TEXT)
@@ -236,7 +236,7 @@ RESTARTS = st.lists(
 @given(st.sampled_from(LOGS), st.sampled_from(VIEWS), RESTARTS)
 @example(inside_segments, View.TEXT, [(300, None), (300, 0), (300, 120), (300, 300)])
 @example(everywhere, View.TEXT, [(700, None), (700, 1)])
-def test_another_process_goes_on_where_a_program_was(
+def test_another_process_continues_where_a_program_was(
     make: Callable[[], HoledLog], view: View, reads: list[tuple[int, int | None]]
 ) -> None:
     """After a read the process ends, and the program has got only the first bytes of the reply."""

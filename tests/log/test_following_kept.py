@@ -133,7 +133,7 @@ def test_what_was_cut_meanwhile_is_a_loss(
     assert [loss.kind for loss in follower.log.losses] == ["cut"]
 
 
-def test_after_a_power_cut_positions_go_on_after_what_may_have_been_shown(
+def test_after_a_power_cut_positions_continue_after_what_may_have_been_shown(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=2)
@@ -152,7 +152,7 @@ def test_after_a_power_cut_positions_go_on_after_what_may_have_been_shown(
     assert placed(follower.log) == placed(log)
 
 
-def test_after_a_restart_of_the_machine_positions_go_on_after_the_reservation(
+def test_after_a_restart_of_the_machine_positions_continue_after_the_reservation(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=2)
@@ -189,7 +189,7 @@ def test_a_table_that_is_lost_is_reported(broker: FakeBroker, damage: bytes) -> 
 
 @pytest.mark.expect_log("kept in memory only")
 @pytest.mark.parametrize("name", ["*.textindex", "*/logfs.tail", "*/logfs.segments"])
-def test_a_cache_that_fails_is_given_up_and_following_goes_on(
+def test_a_cache_that_fails_is_given_up_and_following_continues(
     broker: FakeBroker, name: str
 ) -> None:
     cache = FakeDisk()

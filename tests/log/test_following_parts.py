@@ -125,7 +125,7 @@ def test_progress_is_in_meta_until_all_positions_are_known(follower: Follower) -
     assert "indexing" not in partition_meta(follower.log)
 
 
-def test_indexing_goes_on_where_it_was_when_the_mount_ended(broker: FakeBroker) -> None:
+def test_indexing_continues_where_it_was_when_the_mount_ended(broker: FakeBroker) -> None:
     follower = Follower(broker.disk, FakeDisk(), at_once_bytes=0)
     while follower.log.done_bytes < 300_000:
         follower.log.refresh(follower.now_ms, 50_000)

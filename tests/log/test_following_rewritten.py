@@ -79,7 +79,7 @@ def test_a_rewritten_segment_is_where_it_was_after_a_restart(
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("keeps", KEEPS)
 @pytest.mark.parametrize("offset", [32, 61, 63, 66, 78, 80, 81, 84, 89])
-def test_a_log_that_is_cut_in_a_rewritten_segment_goes_on_after_what_was_shown(
+def test_a_log_that_is_cut_in_a_rewritten_segment_continues_after_what_was_shown(
     keeps: str, offset: int, cached: bool
 ) -> None:
     watcher = Watcher(FakeDisk() if cached else None)

@@ -292,7 +292,7 @@ def test_what_cannot_be_recovered_on_a_full_disk_can_be_read() -> None:
 @pytest.mark.allow_log("[loss: missing", "go without a note", "the loss is noted there later")
 @pytest.mark.parametrize("full_directory", [False, True])
 @pytest.mark.parametrize("stop", ["kill", "crash", "restart"])
-def test_segments_go_on_a_full_disk_for_good(stop: str, *, full_directory: bool) -> None:
+def test_segments_are_deleted_on_a_full_disk_for_good(stop: str, *, full_directory: bool) -> None:
     bench = full_bench()
     bases = [segment.base_offset for segment in bench.log.snapshot.segments]
     bench.disk.fill()
@@ -546,7 +546,7 @@ def test_a_line_that_a_crash_left_comes_before_what_is_appended_after_it(how: st
 
 
 @pytest.mark.allow_log("go without a note")
-def test_positions_go_on_after_a_power_cut_if_all_older_segments_went_without_a_note() -> None:
+def test_positions_continue_after_a_power_cut_if_all_older_segments_went_without_a_note() -> None:
     bench = full_bench()
     bench.restart()
     bench.log.roll(bench.now_ms)

@@ -64,7 +64,7 @@ def test_half_a_batch_at_the_end_is_no_loss_after_a_kill(
 
 
 @pytest.mark.parametrize("kept", range(PAGE_BYTES - 2, PAGE_BYTES + 3))
-def test_positions_go_on_after_half_a_batch_only_where_a_kill_can_end_a_write(kept: int) -> None:
+def test_positions_continue_after_half_a_batch_only_where_a_kill_can_end_a_write(kept: int) -> None:
     bench = written(b"x" * 2 * PAGE_BYTES)
     cut_last(bench, kept)
     log = bench.kill()

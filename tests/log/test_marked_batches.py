@@ -148,7 +148,7 @@ def test_reads_on_both_sides_of_a_border_return_the_same_bytes(
 
 @each_view
 @pytest.mark.parametrize("make", LOGS)
-def test_a_read_goes_on_from_a_part_of_a_batch(make: Callable[[], HoledLog], view: View) -> None:
+def test_a_read_continues_from_a_part_of_a_batch(make: Callable[[], HoledLog], view: View) -> None:
     log = make()
     for place in borders(log, view)[::2]:
         file, rule = GrowingFile(log.log, view, 0), Rule(log.model, view)

@@ -137,7 +137,7 @@ def test_what_is_before_damage_is_printed_and_the_error_comes_again(threads: int
 
 
 @each_number_of_threads
-def test_it_goes_on_with_what_is_appended_rolled_cut_and_removed(threads: int) -> None:
+def test_it_continues_with_what_is_appended_rolled_cut_and_removed(threads: int) -> None:
     bench = Bench({"internal.segment.bytes": "300"})
     with reading(bench, threads) as reader:
         found = b""

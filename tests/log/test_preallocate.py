@@ -78,7 +78,7 @@ def test_after_a_kill_the_zeros_go_and_are_no_loss(count: int) -> None:
     bench.kill()
     assert sizes(bench) == [size]
     assert bench.log.losses == []
-    assert bench.log.snapshot.end == end  # the same positions go on
+    assert bench.log.snapshot.end == end  # the same positions continue
     assert lines_of(bench.log) == LINES[:count]
 
 

@@ -87,7 +87,7 @@ def test_a_batch_without_records_is_published() -> None:
     assert lines_in(bench.store) == []
 
 
-def test_sequence_numbers_go_on_and_the_log_is_a_producers() -> None:
+def test_sequence_numbers_continue_and_the_log_is_a_producers() -> None:
     bench = two_topics()
     for batch in range(2):
         staged = stage(bench.disk, values_of("v", 7), batch=batch)

@@ -58,7 +58,7 @@ def test_each_level_sees_its_records(
         assert read_all(reader) == expected(seen, start)
 
 
-def test_a_reader_goes_on_with_what_is_appended_rolled_and_cut() -> None:
+def test_a_reader_continues_with_what_is_appended_rolled_and_cut() -> None:
     bench = Bench({"internal.segment.bytes": "300"})
     reader = RecordReader(lambda: bench.log.snapshot, 0)
     seen = [r.value for r in read_all(reader)]
@@ -70,7 +70,7 @@ def test_a_reader_goes_on_with_what_is_appended_rolled_and_cut() -> None:
     assert reader.read() == []
     for n in range(12):
         bench.write(b"again %d" % n)
-    # What it had read before the cut is not read again; it goes on where it was.
+    # What it had read before the cut is not read again; it continues where it was.
     assert [r.value for r in read_all(reader)] == [b"again 10", b"again 11"]
 
 

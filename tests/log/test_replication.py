@@ -308,7 +308,7 @@ def split(data: bytes) -> list[bytes]:
 @pytest.mark.allow_log("for a test", "[loss: cut,", "it is rebuilt")
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("how", STEPS)
-def test_whichever_operation_fails_the_next_start_goes_on(how: str, error: int) -> None:
+def test_whichever_operation_fails_the_next_start_continues(how: str, error: int) -> None:
     _, data = a_source(2)
     number = 0
     while True:

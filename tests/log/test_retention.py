@@ -193,7 +193,7 @@ def test_old_segments_are_deleted_and_positions_stay() -> None:
 
 
 @pytest.mark.parametrize("stop", ["restart", "kill", "crash"])
-def test_all_segments_are_deleted_if_all_are_old_and_the_log_goes_on(stop: str) -> None:
+def test_all_segments_are_deleted_if_all_are_old_and_the_log_continues(stop: str) -> None:
     bench = Bench({**SMALL, "retention.ms": "1000"})
     bench.write(b"a", b"b", b"c")
     end = end_of(bench.log, View.TEXT)

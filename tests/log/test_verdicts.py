@@ -367,7 +367,7 @@ def lines_from(log: ReadableLog, offset: int) -> bytes:
         return b"error"
 
 
-def test_a_log_that_is_followed_from_a_stop_on_goes_on_with_the_segments_of_a_new_start() -> None:
+def test_a_log_that_is_followed_from_a_stop_on_continues_with_the_segments_of_a_new_start() -> None:
     bench = Bench({"internal.segment.bytes": "250"})
     bench.write(b"one")
     bench.store.close(bench.now_ms)

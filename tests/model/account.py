@@ -196,7 +196,7 @@ class Account:
     def settle(
         self, found: Sequence[Found], end: int, kind: StopKind, *, may_wait: bool = False
     ) -> None:
-        """Compare everything that readers see after a stop, and go on from there.
+        """Compare everything that readers see after a stop, and continue from there.
 
         Args:
             found: All lines.

@@ -308,7 +308,7 @@ class Machine:
         self.has_failed = False
 
     def _complete_topic(self) -> None:
-        """Find out what became of the topic that was being deleted, or made, and go on."""
+        """Find out what became of the topic that was being deleted, or made, and continue."""
         is_there, account = "d" in self.store.topics(), self.accounts.get(D)
         if is_there and account is None:
             if self.making:

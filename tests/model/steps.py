@@ -292,7 +292,7 @@ def _stage(
 
 
 def fill(m: Machine, random: Random) -> None:
-    """Have the disk run full while other things go on; some of these make room."""
+    """Have the disk run full while other things continue; some of these make room."""
     m.disk.fill(names_need_room=random.random() < 0.5)
     m.disk.space_bytes = m.disk.used_bytes + random.choice([0, 10, 100, 1000])
     steps = (
@@ -341,7 +341,7 @@ def _without_room(m: Machine, random: Random, step: "Step") -> None:
 
 
 def fail(m: Machine, random: Random) -> None:
-    """Have the disk fail with EIO while other things go on, then load what went offline."""
+    """Have the disk fail with EIO while other things continue, then load what went offline."""
     m.has_failed = True
     name = random.choice(FILES)
     match random.randrange(4):

@@ -51,7 +51,7 @@ def test_it_does_not_notice_restarts(tmp_path: Path) -> None:
             assert "not connected" not in child.said
 
 
-def test_it_goes_on_where_it_was(own: Logs, tmp_path: Path) -> None:
+def test_it_continues_where_it_was(own: Logs, tmp_path: Path) -> None:
     shipper = Shipper(own.point, tmp_path / "rsyslog")
     web = f"{own.point}/web/0"
     with shipper.start():
@@ -60,7 +60,7 @@ def test_it_goes_on_where_it_was(own: Logs, tmp_path: Path) -> None:
         # Retention while it does not look.
         logfs("trim", f"{web}@latest", "--now")
         shipper.ship("kept")
-        # A crash of logfs under it: it goes on once it is started again.
+        # A crash of logfs under it: it continues once it is started again.
         own.mount.crash()
     shipper.append("while it was off")
     # Retention up to where it is, while it is off.

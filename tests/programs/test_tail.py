@@ -18,7 +18,7 @@ def append(logs: Logs, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def test_tail_f_goes_on_and_starts_again(own: Logs, tmp_path: Path) -> None:
+def test_tail_f_continues_and_starts_again(own: Logs, tmp_path: Path) -> None:
     line = line_for("tail", own.point)
     with Child([*line.split(), "--sleep-interval=0.1"], tmp_path) as tail:
         tail.wait_until(lambda: own.web[-1] in tail.said, "the last lines are shown")

@@ -160,7 +160,7 @@ def test_any_pieces_make_the_whole(
 
 
 @given(view=views, log=logs, data=st.data())
-def test_stops_before_an_offset_and_goes_on(
+def test_stops_before_an_offset_and_continues(
     view: View, log: list[Batch], data: st.DataObject
 ) -> None:
     end = log[-1].last_offset + 2 if log else 2

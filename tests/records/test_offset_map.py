@@ -85,7 +85,7 @@ def test_a_full_map_stops_at_the_next_keyed_record(slots: int, limit: int) -> No
     assert table.is_full
     assert table.latest_offset == known.latest_offset == limit - 1
     assert table.get(b"0") == 0
-    assert table.put_batches(batch, 0, len(batch), 0, decompress) == 0, "a full map goes on"
+    assert table.put_batches(batch, 0, len(batch), 0, decompress) == 0, "a full map continues"
 
 
 def test_a_map_can_be_filled_to_its_last_slot() -> None:

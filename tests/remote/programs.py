@@ -29,7 +29,7 @@ GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 OLDEST_GO = (1, 21)
 """From this one on Go fetches a newer Go if a module needs it."""
 BUILD_LIMIT_S = 900
-"""Go keeps what it has compiled: the next try goes on from there."""
+"""Go keeps what it has compiled: the next try continues from there."""
 
 
 class MissingError(Exception):

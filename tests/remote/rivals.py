@@ -175,7 +175,7 @@ class Rivals:
                 self.kills += 1
 
     def settle(self) -> tuple[Rival, Rival]:
-        """Append to both until one has given up; returns the one that goes on, and the other.
+        """Append to both until one has given up; returns the one that continues, and the other.
 
         Both are killed and started again, in each order: that changes nothing.
         """

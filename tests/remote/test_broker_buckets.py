@@ -105,7 +105,7 @@ def aiven(stored: Stored, root: Path, chunk_bytes: int = 0, **more: object) -> P
             (target / f"{stem}.log").write_bytes(data)
             (target / f"{stem}.indexes").write_bytes(indexes)
             (target / f"{stem}.rsm-manifest").write_text(json.dumps(manifest))
-        (target / f"{0:020}-{new_id()}.log").write_bytes(b"a copy that goes on")
+        (target / f"{0:020}-{new_id()}.log").write_bytes(b"a copy that continues")
     return root
 
 

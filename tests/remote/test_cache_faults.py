@@ -291,7 +291,7 @@ def test_damaged_files(
     reading = Reading(tmp_path, 3, caplog)
     reading.read()
     files = [reading.open_whole(number) for number in range(3)]
-    time.sleep(0.02)  # the clock of the file system goes on in steps
+    time.sleep(0.02)  # the clock of the file system advances in steps
     for path in list(tmp_path.iterdir()):
         if path.stat().st_size == SIZE:
             damage(path)

@@ -186,7 +186,7 @@ def test_a_topic_that_is_deleted_in_a_copy_stays_in_the_store(
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_a_bucket_that_was_copied_goes_on_in_the_place_of_the_first(
+def test_a_bucket_that_was_copied_continues_in_the_place_of_the_first(
     tmp_path: Path,
     bucket: Bucket,
     object_server: ObjectServer,

@@ -194,7 +194,7 @@ def test_the_log_is_compared_again_after_the_store_failed_meanwhile(
     assert (bench.head.tables, bench.head.entries) == named
 
 
-def test_a_copy_goes_on_after_a_full_disk_kept_it_from_noting_segments() -> None:
+def test_a_copy_continues_after_a_full_disk_kept_it_from_noting_segments() -> None:
     bench = TieredBench()
     bench.fill(40)
     bench.tiering.copy(no_throttle)

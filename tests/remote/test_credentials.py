@@ -129,7 +129,7 @@ def test_a_renewed_key_in_a_file_costs_no_refusal(accounts: Accounts, source: So
 
 
 @pytest.mark.parametrize("source", ["credentials"], indirect=True)
-def test_a_large_upload_goes_on_with_a_renewed_key(accounts: Accounts, source: Source) -> None:
+def test_a_large_upload_continues_with_a_renewed_key(accounts: Accounts, source: Source) -> None:
     first = accounts.add()
     source.give(first)
     store = opened(accounts.bucket())

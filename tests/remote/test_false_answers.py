@@ -1,4 +1,4 @@
-"""A proxy answers in the place of the store with status 200: nothing is lost, and all goes on."""
+"""A proxy answers in the place of the store with status 200: nothing is lost, and all continues."""
 
 import errno
 import itertools

@@ -83,7 +83,7 @@ def test_reading_outlives_refused_connections(
     assert found == [DATA[9 * MIB : 10 * MIB]]
 
 
-def test_a_store_that_stays_away_is_an_error_and_reads_go_on_when_it_is_back(
+def test_a_store_that_stays_away_is_an_error_and_reads_continue_when_it_is_back(
     bucket: Bucket, faults: FaultProxy, log: StoredLog
 ) -> None:
     store = bucket.through(faults).open(timeout_s=0.5)

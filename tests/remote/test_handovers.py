@@ -13,7 +13,7 @@ from tests.restarts.held import HeldMount
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 
-def test_readers_of_tiered_segments_go_on_with_the_next_daemon(
+def test_readers_of_tiered_segments_continue_with_the_next_daemon(
     tmp_path: Path, bucket: Bucket, faults: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in bucket.environment.items():

@@ -112,7 +112,7 @@ def test_status_shows_the_heads_of_a_store(logfs: Call, stored: Stored) -> None:
     ]
 
 
-def test_a_store_is_fetched_and_an_interrupted_fetch_goes_on(
+def test_a_store_is_fetched_and_an_interrupted_fetch_continues(
     logfs: Call, stored: Stored, tmp_path: Path
 ) -> None:
     target = tmp_path / "restored"

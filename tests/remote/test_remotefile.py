@@ -134,7 +134,7 @@ def test_sequential_reading_has_several_requests_in_flight(
     reading.join()
 
 
-def test_reading_goes_on_into_the_following_object(store: FakeStore, requests: Requests) -> None:
+def test_reading_continues_into_the_following_object(store: FakeStore, requests: Requests) -> None:
     first, second = StoredLog(store, "a", DATA), StoredLog(store, "b", DATA[::-1])
     files = files_of(store)
     file = opened(files, first.part(second))
@@ -147,7 +147,7 @@ def test_reading_goes_on_into_the_following_object(store: FakeStore, requests: R
     assert b"".join(read_all(file)) == second.data
     spans = requests.of(second.key)
     assert sum(count for _, count in spans) == -(-len(second.data) // MIB)
-    # It goes on as fast as it was: no small requests in between.
+    # It continues as fast as it was: no small requests in between.
     assert min(count for first_block, count in spans if first_block + count < 40) >= 4
 
 
@@ -231,7 +231,7 @@ def test_a_thread_that_must_not_wait_gets_an_error_and_the_block_comes(
         forbid_waiting(is_forbidden=False)
 
 
-def test_a_reader_that_is_interrupted_ends_and_the_request_goes_on(
+def test_a_reader_that_is_interrupted_ends_and_the_request_continues(
     store: FakeStore, requests: Requests
 ) -> None:
     log = StoredLog(store, "a", DATA)

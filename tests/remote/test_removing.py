@@ -199,7 +199,7 @@ def test_a_deleted_topic_goes_after_a_change_of_its_head_that_failed() -> None:
     assert not [key for key in bench.objects.objects if key.startswith(prefix)]
 
 
-def test_switching_off_goes_on_after_a_change_of_the_head_that_failed() -> None:
+def test_switching_off_continues_after_a_change_of_the_head_that_failed() -> None:
     bench = TieredBench()
     bench.fill(40)
     bench.tier_all()

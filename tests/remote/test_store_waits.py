@@ -215,7 +215,7 @@ async def test_names_that_were_not_resolved_outlive_the_daemon(
     await world.close(Handle(info.fh, is_direct=False, keeps_cache=True, inode=opened.st_ino))
 
 
-async def test_appends_and_other_reads_go_on_while_the_store_hangs(
+async def test_appends_and_other_reads_continue_while_the_store_hangs(
     tiered: TieredWorld, nursery: trio.Nursery
 ) -> None:
     world = tiered.world

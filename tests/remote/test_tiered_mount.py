@@ -176,7 +176,7 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
         assert again.read_bytes() == text(0, 30_000)
 
 
-def test_readers_go_on_while_segments_leave_the_disk(tmp_path: Path, bucket: Bucket) -> None:
+def test_readers_continue_while_segments_leave_the_disk(tmp_path: Path, bucket: Bucket) -> None:
     with tiered_mount(tmp_path, bucket) as mount:
         file = make_topic(mount)
         append(file, text(0, 100))

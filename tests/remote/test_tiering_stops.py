@@ -2,7 +2,7 @@
 is not there.
 
 One schedule copies, drops and removes. The process dies before, or after, each change of the store;
-or before each operation of the disk that may change something. Then the machine goes on, or loses
+or before each operation of the disk that may change something. Then the machine continues, or loses
 its power. The next process finishes the schedule.
 """
 

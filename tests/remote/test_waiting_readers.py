@@ -66,7 +66,7 @@ def test_programs_that_wait_for_the_store_can_be_killed(mount: Mount, faults: Fa
 
 
 @pytest.mark.parametrize("program", [["sort"], ["sed", "-n", "$p"], ["md5sum"], ["cat"]])
-def test_programs_that_are_stopped_while_they_wait_go_on(
+def test_programs_that_are_stopped_while_they_wait_continue(
     mount: Mount, faults: FaultProxy, program: list[str]
 ) -> None:
     command: list[str | Path] = [*program, mount.point / "orders" / "0"]
@@ -145,7 +145,7 @@ def test_a_mount_stops_while_programs_wait_for_the_store(mount: Mount, faults: F
             assert reader.wait(60)
 
 
-def test_reading_goes_on_after_the_store_was_away(mount: Mount, faults: FaultProxy) -> None:
+def test_reading_continues_after_the_store_was_away(mount: Mount, faults: FaultProxy) -> None:
     file = mount.point / "orders" / "0"
     with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None

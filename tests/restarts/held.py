@@ -184,7 +184,7 @@ class HeldMount:
         self.wait_for_next()
 
     def end_holder(self) -> None:
-        """Let a stopped holder go on that has nothing to keep, and wait for its end."""
+        """Let a stopped holder continue that has nothing to keep, and wait for its end."""
         self.holder.send_signal(signal.SIGCONT)
         self.holder.wait(PATIENCE_S)
 

@@ -117,7 +117,7 @@ def _as_nobody(*command: object) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 @pytest.mark.usefixtures("device_for_everybody")
-def test_the_mount_of_another_user_goes_on() -> None:
+def test_the_mount_of_another_user_continues() -> None:
     with tempfile.TemporaryDirectory() as name:  # which the user can reach
         directory, stop = Path(name), Path(name) / "stop"
         directory.chmod(0o755)
@@ -135,7 +135,7 @@ def test_the_mount_of_another_user_goes_on() -> None:
     assert [int(line.split()[1]) for line in lines] == list(range(1, count + 1))
 
 
-def test_readers_of_a_read_only_mount_go_on(tmp_path: Path) -> None:
+def test_readers_of_a_read_only_mount_continue(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as held:
         (held.point / "t").mkdir()
         with (held.point / "t/0").open("ab") as file:
@@ -187,7 +187,7 @@ def many_descriptors() -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("many_descriptors")
-def test_ten_thousand_open_files_go_on(tmp_path: Path) -> None:
+def test_ten_thousand_open_files_continue(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as held, contextlib.ExitStack() as stack:
         topic, views = held.point / "t", ("", ".tsv", ".follow", "@offset=0", "@earliest..latest")
         topic.mkdir()

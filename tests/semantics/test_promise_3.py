@@ -148,7 +148,7 @@ def test_tail_follows_without_replay(holey: tuple[Path, Kept], follow: list[str]
             tail.stdout.close()
 
 
-def test_a_reader_in_a_hole_goes_on_after_it(holey: tuple[Path, Kept]) -> None:
+def test_a_reader_in_a_hole_continues_after_it(holey: tuple[Path, Kept]) -> None:
     """A program at a position that has been removed continues with the next retained record."""
     path, kept = holey
     text = kept.text

@@ -139,7 +139,7 @@ def test_reading_again_needs_no_daemon(mount: Mount) -> None:
         assert reader.stdout.readline() == b"read\n"
         os.kill(mount.pid, signal.SIGSTOP)
         try:
-            reader.stdin.write(b"go on\n")
+            reader.stdin.write(b"continue\n")
             reader.stdin.flush()
             answered = select.select([reader.stdout], [], [], PATIENCE_S)[0]
         finally:

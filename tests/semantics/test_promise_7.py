@@ -88,8 +88,8 @@ def test_a_bad_end_is_cut_and_kept(
         assert (loss["kind"], loss["position"]) == ("cut", position)
         assert loss["bytes"] == len(damaged) - position
         assert copy.name in loss["detail"]
-    append(path, b"goes on\n")
-    assert path.read_bytes() == b"".join(BATCHES[:whole_batches]) + b"goes on\n"
+    append(path, b"continues\n")
+    assert path.read_bytes() == b"".join(BATCHES[:whole_batches]) + b"continues\n"
 
 
 def test_losses_are_counted_and_stay(mount: Mount) -> None:
@@ -149,8 +149,8 @@ def test_corrupt_data_stays_and_is_an_error(mount: Mount) -> None:
     tail = run("tail", "-n", "900", path)
     assert (tail.stdout, tail.returncode) == (b"".join(LINES[-900:]), 0)
     assert errno_of((orders / "0@offset=75..offset=78").read_bytes) == errno.EIO
-    append(path, b"goes on\n")
-    assert (orders / "0@offset=1000").read_bytes() == b"goes on\n"
+    append(path, b"continues\n")
+    assert (orders / "0@offset=1000").read_bytes() == b"continues\n"
     assert (mount.data / "orders-0" / f"{0:020}.log").read_bytes() == raw
 
 

@@ -64,8 +64,8 @@ def test_writers_lose_no_line_and_write_none_twice(
     check_lines(held.point, counts)
 
 
-def test_readers_go_on(held: HeldMount, tmp_path: Path) -> None:
-    """Readers go on: `tail -f`, `cat orders/0.follow`, poll(2), and fixed names that are open or
+def test_readers_continue(held: HeldMount, tmp_path: Path) -> None:
+    """Readers continue: `tail -f`, `cat orders/0.follow`, poll(2), and fixed names that are open or
     mapped.
     """
     path, follow = held.point / "t" / "0", held.point / "t" / "0.follow"
@@ -98,7 +98,7 @@ def test_readers_go_on(held: HeldMount, tmp_path: Path) -> None:
         wait_until(lambda: all(o.read_bytes() == whole for o in outputs), "both have read all")
 
 
-def test_half_a_line_goes_on_after_a_crash(held: HeldMount) -> None:
+def test_half_a_line_continues_after_a_crash(held: HeldMount) -> None:
     """An unfinished line stays unfinished, and the program completes it."""
     path = held.point / "t" / "0"
     with path.open("ab", buffering=0) as file:

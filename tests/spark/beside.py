@@ -114,7 +114,7 @@ class Beside:
     def running(
         self, source: str, path: str, checkpoint: Path, **options: str
     ) -> Iterator[list[Row]]:
-        """Run a query that goes on; the rows that it has read so far."""
+        """Run a query that continues; the rows that it has read so far."""
         reader = self.spark.readStream.format(source).options(**self._named(options))
         table = reader.load(path) if path else reader.load()
         rows: list[Row] = []

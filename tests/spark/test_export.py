@@ -39,7 +39,7 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
     logs.close()
 
 
-def test_a_directory_a_day_and_the_next_run_goes_on(
+def test_a_directory_a_day_and_the_next_run_continues(
     logfs: Call, logs: Logs, tmp_path: Path
 ) -> None:
     out = tmp_path / "lake" / "kafka"
@@ -94,7 +94,7 @@ def test_headers_and_types_are_those_of_the_source(logfs: Call, logs: Logs, tmp_
     assert table.column("day").to_pylist()[:2] == list(DAYS[:2])
 
 
-def test_a_killed_run_goes_on_with_the_next_one(tmp_path: Path) -> None:
+def test_a_killed_run_continues_with_the_next_one(tmp_path: Path) -> None:
     """Killed after some ranges, over and over: in the end everything is there once."""
     logs, out = Logs(tmp_path / "store", NOW_MS), tmp_path / "out"
     logs.topic("orders", 24)
@@ -156,7 +156,7 @@ def test_what_was_interrupted_is_written_first_and_once(
                 first.export(partitions)
         else:
             first.export(partitions)
-    logs.append("orders", 0, three_days(100, 50))  # what was planned goes on as it was planned
+    logs.append("orders", 0, three_days(100, 50))  # what was planned continues as it was planned
     again = Exporter(str(logs.path), str(out), write)
     with again.owned():
         again.export(partitions)
@@ -274,7 +274,7 @@ def test_a_topic_made_again_does_not_stop_the_export_of_others(
     assert done["records"] == 20
     assert done["refused"] == [errors[0].removeprefix("logfs: ")]
     assert {row[:2] for row in rows_in(out)} == {("orders", 0), ("orders", 1), ("clicks", 0)}
-    # Its own directory is a way to go on.
+    # Its own directory is a way to continue.
     assert logfs("export", logs.path / "clicks", tmp_path / "clicks").status == 0
 
 

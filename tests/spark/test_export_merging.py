@@ -112,7 +112,7 @@ class StoppingDisk(PosixDisk):
 
 
 @pytest.mark.parametrize("dies_after", [False, True])
-def test_a_merge_that_stops_at_any_step_in_a_directory_goes_on_with_the_next_run(
+def test_a_merge_that_stops_at_any_step_in_a_directory_continues_with_the_next_run(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_after: bool
 ) -> None:
     monkeypatch.setattr("logfs.spark.exporting.targets.PosixDisk", StoppingDisk)
@@ -147,7 +147,7 @@ def _all(out: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_merge_that_stops_at_any_step_in_a_store_goes_on_with_the_next_run(
+def test_a_merge_that_stops_at_any_step_in_a_store_continues_with_the_next_run(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     store = FakeStore("s3://fake/lake")
@@ -180,7 +180,7 @@ def _copied(store: FakeStore, out: Path) -> Path:
     return out
 
 
-def test_a_killed_merge_goes_on_with_the_next_run(logs: Logs, tmp_path: Path) -> None:
+def test_a_killed_merge_continues_with_the_next_run(logs: Logs, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     export_often(logs, str(out), 4)
     logs.close()

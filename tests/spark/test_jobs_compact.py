@@ -104,7 +104,7 @@ def logs_of(data: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_job_that_is_killed_goes_on_with_the_next_one(
+def test_a_job_that_is_killed_continues_with_the_next_one(
     spark: "SparkSession", logfs: Call, tmp_path: Path
 ) -> None:
     """Killed as soon as the driver has begun to write."""

@@ -106,7 +106,7 @@ def test_moments_of_a_topic_with_transactions(beside: Beside, topic: str, level:
     assert rows
 
 
-@pytest.mark.allow_log("going on with what is left")
+@pytest.mark.allow_log("continuing with what is left")
 def test_what_is_gone_is_left_out(beside: Beside) -> None:
     options = {"subscribe": "deleted-records", "failOnDataLoss": "false"}
     options["startingOffsets"] = json.dumps({"deleted-records": {"0": 5}})

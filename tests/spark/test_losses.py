@@ -62,7 +62,7 @@ def test_what_a_live_writer_has_written_is_read_by_the_next_load(ten: Logs) -> N
         {"endingOffsets": t_at(11)},
     ],
 )
-@pytest.mark.allow_log("going on with what is left")
+@pytest.mark.allow_log("continuing with what is left")
 def test_offsets_that_are_not_there_are_a_loss(ten: Logs, options: dict[str, str]) -> None:
     note(ten, LOG_START_OFFSET_CHECKPOINT, 4)
     with pytest.raises(DataLossError, match="set failOnDataLoss to false"):
@@ -85,7 +85,7 @@ def test_the_high_watermark_bounds_what_is_read(ten: Logs) -> None:
     assert places(ten.path) == {"t/0": offsets(0, 10)}
 
 
-@pytest.mark.allow_log("going on with what is left")
+@pytest.mark.allow_log("continuing with what is left")
 def test_records_that_go_while_a_job_runs_are_a_loss(ten: Logs) -> None:
     from logfs.spark.batch import LogfsReader
 

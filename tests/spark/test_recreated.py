@@ -71,7 +71,7 @@ def test_a_topic_that_is_created_again_after_its_batch_was_planned_is_a_loss(log
         stream.read(start, end)
 
 
-def test_a_checkpoint_without_ids_goes_on(logs: Logs) -> None:
+def test_a_checkpoint_without_ids_continues(logs: Logs) -> None:
     stream = Stream(logs, {"t": {"0": 3}, "other": {"0": 1}}, startingOffsets="earliest")
     assert stream.batch() == {"t/0": offsets(3, OLD)}
 

@@ -167,7 +167,7 @@ def test_a_daemon_dies_while_it_publishes(spark: "SparkSession", job: Job, tmp_p
     died = tmp_path / "died"
     mount = Mount(job.data, tmp_path / "mnt", variables=dying_variables(tmp_path / "path", died))
     with mount:
-        job.completes_in(spark)  # the driver goes on by itself, under the lock
+        job.completes_in(spark)  # the driver continues by itself, under the lock
         assert died.exists()
         assert job.read() == sorted(job.written)
         mount.crash()

@@ -33,7 +33,7 @@ def logs(tmp_path: Path) -> Logs:
     return logs
 
 
-def test_it_begins_at_the_end_and_goes_on(logs: Logs) -> None:
+def test_it_begins_at_the_end_and_continues(logs: Logs) -> None:
     stream = Stream(logs)
     assert without_ids(stream.offset) == {"t": {"0": 10, "1": 4}}
     assert stream.batch() is None
@@ -178,7 +178,7 @@ def test_topics_and_partitions_that_appear_are_read_from_their_start(logs: Logs)
     assert stream.batch() == {"t/2": [0]}
 
 
-def test_a_restart_goes_on_after_the_last_batch_and_reads_one_again_as_it_was(logs: Logs) -> None:
+def test_a_restart_continues_after_the_last_batch_and_reads_one_again_as_it_was(logs: Logs) -> None:
     first = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="7")
     before = first.offset
     read = first.batch()
@@ -220,7 +220,7 @@ def lose_the_end(logs: Logs) -> None:
         (lose_the_end, "t/0: the log ends at 0, but was read up to 9", {"t/1": [4]}),
     ],
 )
-@pytest.mark.allow_log("going on with what is left")
+@pytest.mark.allow_log("continuing with what is left")
 def test_what_is_gone_stops_it_or_not(
     logs: Logs, happens: Callable[[Logs], None], text: str, left: Places
 ) -> None:
@@ -276,7 +276,9 @@ def table(logs: Logs, spark: "SparkSession") -> "DataFrame":
     )
 
 
-def test_spark_goes_on_from_its_checkpoint(logs: Logs, table: "DataFrame", tmp_path: Path) -> None:
+def test_spark_continues_from_its_checkpoint(
+    logs: Logs, table: "DataFrame", tmp_path: Path
+) -> None:
     assert [len(batch) for batch in read_now(table, tmp_path / "checkpoint")] == [9, 5]
     logs.write("t", 1, b"x", b"y")
     assert read_now(table, tmp_path / "checkpoint") == [[4, 5]]

@@ -77,7 +77,7 @@ def check(seen: Values, left: Values) -> None:
     assert all(value == lines[offset] for offset, value in seen["orders"])
 
 
-@pytest.mark.allow_log("going on with what is left")
+@pytest.mark.allow_log("continuing with what is left")
 def test_a_batch(mount: Mount) -> None:
     from datetime import UTC
 

@@ -66,7 +66,7 @@ echo "verified: $?"
 mkdir -p /run/systemd/system/logfs@.service.d
 printf '[Service]\nTimeoutStopSec=5\nWatchdogSec=0\n' >/run/systemd/system/logfs@.service.d/z.conf
 systemctl daemon-reload
-# systemd sends SIGCONT after SIGTERM, and a process that SIGSTOP has stopped would go on and end. A tracer
+# systemd sends SIGCONT after SIGTERM, and a process that SIGSTOP has stopped would continue and end. A tracer
 # stops its main thread, which handles signals, until SIGKILL.
 hold() {
     "/proc/$1/exe" - "$1" <<'END'

@@ -50,7 +50,7 @@ _CODECS = ("producer", "none", "gzip", "snappy", "lz4", "zstd")
 @click.option(
     "--resume-at",
     metavar="OFFSET|noted",
-    help="Go on there, as another producer; noted: where the note says it was.",
+    help="Continue there, as another producer; noted: where the note says it was.",
 )
 @click.option(
     "--until",
@@ -73,7 +73,7 @@ def forward(path: str | None, *, config_file: str | None, **given: object) -> No
     record once, over crashes and restarts of this command, of brokers and of the machine: the
     cluster is asked how far it has got. Only committed records are sent, and whole lines.
 
-    It runs until SIGTERM, and goes on where it was at the next start. A file in the partition
+    It runs until SIGTERM, and continues where it was at the next start. A file in the partition
     directory says where that is. Retention and 'logfs trim' keep the records that were not
     acknowledged yet, so the log is a durable buffer while the cluster is away. --hold limits that.
 

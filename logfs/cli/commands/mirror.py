@@ -66,7 +66,7 @@ def mirror(
     leader epochs, producers, transactions and timestamps. So everything that reads local topics
     reads those of the cluster, at the same offsets. A mirror takes no appends of its own.
 
-    It runs until SIGTERM, and goes on where it was at the next start; no other position is kept.
+    It runs until SIGTERM, and continues where it was at the next start; no other position is kept.
     It follows leaders, new partitions, and logs that the source truncates. What the source had
     deleted before it was fetched, and what was cut here because the source has lost it, is a loss:
     'logfs status' and .meta show it.

@@ -27,7 +27,7 @@ def reload(mountpoint: str | None, *, config_file: str | None) -> None:
 
     The new daemon starts with the same options, and with the version of logfs that is installed
     now. It loads everything it can; then the old one stops. For programs this is a pause: open
-    files go on. If the new daemon cannot start, the old one goes on, and the error says why.
+    files continue. If the new daemon cannot start, the old one continues, and the error says why.
 
     The mount needs a process that keeps it: systemd, or the one that --background and mount(8)
     start. 'systemctl reload' runs this command.
@@ -48,7 +48,7 @@ def _reload(mountpoint: str) -> None:
     """Have a mount served by a new daemon; return when that daemon serves it.
 
     Raises:
-        MountError: logfs is not mounted there, no daemon serves it, or the old daemon goes on.
+        MountError: logfs is not mounted there, no daemon serves it, or the old daemon continues.
         LogfsError, OSError: The daemon cannot be reached.
     """
     point = mountpoints.resolve_point(mountpoint)

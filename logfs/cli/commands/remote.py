@@ -132,7 +132,7 @@ def gc(path: str, *, dry_run: bool) -> None:
     """Remove what interrupted copies have left in a store: objects that nothing names.
 
     PATH is the URL of a store, or a data directory. Objects of the last 24 hours are left alone: a
-    copy that is going on may still name them. Nothing that logfs did not make is removed.
+    copy that is under way may still name them. Nothing that logfs did not make is removed.
     """
     from logfs.library.remote import store_at
     from logfs.machine.host import system_clock

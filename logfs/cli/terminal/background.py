@@ -50,7 +50,7 @@ def run_held(command: Sequence[str], log_file: str | None) -> NoReturn:
 
 
 class Ready:
-    """Lets the caller of a command go on.
+    """Lets the caller of a command continue.
 
     Attributes:
         descriptor: A byte that is written to it has the same effect.

@@ -27,7 +27,7 @@ def show_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) ->
     """Print a table to stdout. No cell is empty, so that awk can count columns.
 
     On a terminal the last column is wrapped if need be. One that is too narrow for the others gets
-    plain columns: a line that goes on in the next one is whole, a number that is cut is none.
+    plain columns: a line that continues in the next one is whole, a number that is cut is none.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     lines = [[column.title for column in columns], *rows]

@@ -121,7 +121,7 @@ class ObjectStore(Protocol):
         Args:
             key: The object; its contents are unspecified if two callers put it.
             parts: The contents, each part up to 16 MiB. They are taken one by one: an object of any
-                size needs little memory. What ``parts`` raises ends the upload and goes on to the
+                size needs little memory. What ``parts`` raises ends the upload and reaches the
                 caller; no object is visible then.
         """
         ...

@@ -3,9 +3,10 @@
     files = RemoteFiles(store, crc32c, time.monotonic, memory_bytes)
     OverlayDisk(local, catalog, files.open)
 
-Reading ahead. The first read of a place fetches one block. A reader that goes on from there is
+Reading ahead. The first read of a place fetches one block. A reader that continues from there is
 sequential: what is fetched ahead of it grows with what it has read, up to eight requests of 8 MiB,
-and goes on into the object that follows. A read elsewhere begins again. Several readers may use one
+and continues into the object that follows. A read elsewhere begins again. Several readers may use
+one
 file: each read belongs to the reader that is expected nearest to it.
 
 A first sequential reading fills memory alone. Random reads, indexes and repeated sequential reading
@@ -96,7 +97,7 @@ class RemoteFiles:
 
 
 class _Reader:
-    """A place in a file from which some program may go on.
+    """A place in a file from which some program may continue.
 
     Attributes:
         expected: Byte of the object where the next read begins if it does.

@@ -397,7 +397,7 @@ class _Store:
             try:
                 return next(pages, None)
             except Exception:
-                pages = None  # the next attempt goes on after the last object
+                pages = None  # the next attempt continues after the last object
                 raise
 
         while rows := self._repeat(prefix, next_page):

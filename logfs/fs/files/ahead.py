@@ -7,7 +7,7 @@ one ended and is entirely within those bytes. Every other read comes here, with 
 
 Only records that the reader may already see are put ahead. Bytes at a position never change, so
 they cannot be stale. A program gets the same stream as without: the log's reader gives one sequence
-of bytes, in larger pieces, and bytes that are taken back are returned before it goes on. After a
+of bytes, in larger pieces, and bytes that are taken back are returned before it continues. After a
 seek the bytes left over are dropped, and the reader is told (``GrowingFile.begin_anew``). No
 pyfuse3.
 

@@ -1,6 +1,7 @@
 """Reads of open files: on the event loop if what is read is in memory, else in a thread.
 
-A read on the loop opens no files and reads no index: it ends before that, and goes on in a thread.
+A read on the loop opens no files and reads no index: it ends before that, and continues in a
+thread.
 
 ``read`` on the loop renders into one buffer that all files share, so its result is valid until the
 next await. A read in a thread has a buffer of its own until then. Event loop only.

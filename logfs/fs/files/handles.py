@@ -61,7 +61,7 @@ class FileReader(Protocol):
     Attributes:
         may_block: False: a read that would have to wait for the disk sets ``would_block``.
         would_block: The last read stopped for that reason. The bytes it returned are valid; a read
-            of those after them, with ``may_block`` True, goes on.
+            of those after them, with ``may_block`` True, continues.
         ended_by: The error of the disk or the store that ended the last read after its first bytes;
             None: none did.
     """
@@ -317,7 +317,7 @@ class FileHandle:
             self.following = NativeFollowing(native)
 
     def resume(self, writer: LineWriter) -> None:
-        """Go on with the unfinished line that this open file had in an earlier daemon."""
+        """Continue with the unfinished line that this open file had in an earlier daemon."""
         self._writer = writer
         self._has_written = True
         writer.notes = self.notes

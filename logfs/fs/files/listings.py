@@ -9,7 +9,7 @@ What could make the kept bytes untrue:
 
 * A topic is created, deleted or changed, also in its mode and owner, or a partition is reloaded.
   All of that runs in ``TopicChangeQueue``. Everything is forgotten before and after each change,
-  and nothing is kept during one. A listing that is under way goes on with the names that it began
+  and nothing is kept during one. A listing that is under way continues with the names that it began
   with. If one of them is gone, pyfuse3 gets the others, one by one.
 * An inode is forgotten by the kernel, and the next look-up makes it another node. ``count_all``
   finds that.

@@ -1,4 +1,4 @@
-"""Reads of one open file that go on where the last one ended, without Python.
+"""Reads of one open file that continue where the last one ended, without Python.
 
 The native library (``native/reading.h``) renders them from a place that Python gives it, a segment
 and a position in its file, up to the end of the log. It gives the place back with the first read

@@ -240,7 +240,7 @@ class OpenFiles:
         return file
 
     def _take_native(self, number: int) -> FileHandle | None:
-        """Go on with a file that was opened without Python; None: there is none.
+        """Continue with a file that was opened without Python; None: there is none.
 
         Its user has no limits, so it is not counted for that user.
         """

@@ -6,7 +6,7 @@ readers. ``run`` wakes the others: a few more whenever those have come back, wit
 that took. A thousand requests at once would delay every other request, an append for instance.
 
 For the same reason a new reader joins the end of a queue that is a crowd, even if there is data
-for it already. Otherwise a crowd that was woken would stay awake as long as appends go on, since
+for it already. Otherwise a crowd that was woken would stay awake as long as appends continue, since
 all of its readers would read again between any two appends.
 
 A queue is in order of arrival. Readers that were in it at a change are ``due``: they are checked

@@ -1,7 +1,8 @@
 """Which programs append to and read which partitions, counted while ``logfs top`` asks.
 
 Nothing is counted unless a request of ``logfs top`` waits for its answer: it names a time, the
-counting goes on for so long, and the answer has what was seen. A watcher that is gone asks no more.
+counting continues for so long, and the answer has what was seen. A watcher that is gone asks no
+more.
 
 Two sources:
 

@@ -172,7 +172,7 @@ class KeptNodes:
 
         Args:
             journal: That of the mount.
-            passthrough: Goes on with the backing files.
+            passthrough: Continues with the backing files.
             quotas: Limit the open files of users.
         """
         self.journal = journal

@@ -1,4 +1,4 @@
-"""At load: how much of each write that was begun is in the log, and the lines that go on.
+"""At load: how much of each write that was begun is in the log, and the lines that continue.
 
 A partition is settled after its recovery and before anything is appended to it: before lines of
 closed files become records, and before half published batches are completed. What is found is
@@ -27,7 +27,7 @@ class Settling:
         journal: The journal of the daemon that has ended.
 
     Attributes:
-        writers: By open file, those that go on with its unfinished line.
+        writers: By open file, those that continue with its unfinished line.
     """
 
     def __init__(self, words: Words, journal: Journal) -> None:
@@ -39,7 +39,7 @@ class Settling:
         self._begun = [slot for slot in map(slot_index, range(SLOTS)) if self._is_begun(slot)]
 
     def view_of(self, name: str) -> View | None:
-        """Return the view of the line in a file if its open file goes on; see ``Resumption``."""
+        """Return the view of the line in a file if its open file continues; see ``Resumption``."""
         line = self._journal.lines.get(self._handles.get(name, 0))
         return None if line is None or line.name != name else line.view
 

@@ -210,7 +210,7 @@ def take_turn(environment: MutableMapping[str, str]) -> Inherited | None:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 received.frombytes(data[: len(data) // received.itemsize * received.itemsize])
     if said != _GO or len(received) != 2:
-        raise MountError("the daemon before goes on, or has ended by itself")
+        raise MountError("the daemon before continues, or has ended by itself")
     os.dup2(int(stderr), 2)
     os.close(int(stderr))
     return Inherited(*received)

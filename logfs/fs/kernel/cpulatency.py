@@ -5,7 +5,8 @@ processor takes longer than the reply: 10 us in many virtual machines, where a s
 given to others. ``/dev/cpu_dma_latency`` asks the kernel that no processor sleeps deeper than a
 latency allows; 0 is no sleep. It takes root, and applies to the whole machine, which then takes
 more power. So it is a mount option, is held only while such reads come, and ends with the daemon.
-It begins with the first reads of a file, which come to Python, and goes on while native reads come.
+It begins with the first reads of a file, which come to Python, and continues while native reads
+come.
 
 Its use is measured by the rows ``-o keep_awake`` of the benchmark ``cat``.
 

@@ -137,7 +137,7 @@ class Hooks:
         return number
 
     def backing_close(self, number: int) -> None:
-        """Close a backing file; open files go on.
+        """Close a backing file; open files continue.
 
         Raises:
             OSError: It does not know it.

@@ -111,7 +111,7 @@ class InterruptWatch:
 def has_signal(thread: int) -> bool:
     """Whether a signal is pending that ends a thread or that it handles, or it has ended.
 
-    A signal that only stops it is left out. A program that goes on after a stop does not expect
+    A signal that only stops it is left out. A program that continues after a stop does not expect
     that a read of a file fails.
     """
     try:

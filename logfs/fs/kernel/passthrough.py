@@ -2,7 +2,8 @@
 
 Where kernel and privileges allow it (Linux 6.9, CAP_SYS_ADMIN) an open file of a sealed segment is
 tied to the file on the disk, its *backing file*: reads, mappings and splices never reach the
-daemon, and go on when the file has been deleted. Elsewhere the kernel caches what the daemon reads.
+daemon, and continue when the file has been deleted. Elsewhere the kernel caches what the daemon
+reads.
 
 An inode is either cached or passed through, and all open files of an inode share one backing file:
 the kernel refuses anything else with EIO. So an inode that was cached stays cached as long as the
@@ -126,7 +127,7 @@ class Passthrough:
         return True
 
     def resume(self, inode: int, number: int, handles: int) -> None:
-        """Go on with a backing file that an earlier daemon has opened.
+        """Continue with a backing file that an earlier daemon has opened.
 
         Args:
             inode: The number of its inode.

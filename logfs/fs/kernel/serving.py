@@ -171,7 +171,7 @@ class Serving:
         return OpenedFile(facts[0], facts[1], facts[2])
 
     def take_opened(self, handle: int) -> int | None:
-        """Go on with such a file in Python.
+        """Continue with such a file in Python.
 
         Returns:
             How many of its writes were applied; None: it has been closed.

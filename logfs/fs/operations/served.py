@@ -173,7 +173,7 @@ class Operations(RefusedOperations):
         words: Words | None = None,
         writers: Mapping[int, LineWriter] = MappingProxyType({}),
     ) -> None:
-        """Go on with what an earlier daemon of this mount has noted; once, before any request.
+        """Continue with what an earlier daemon of this mount has noted; once, before any request.
 
         Args:
             journal: That of the mount.

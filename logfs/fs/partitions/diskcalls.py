@@ -2,8 +2,8 @@
 
 A call on the loop itself would be quickest, but a disk that hangs under it would stop everything. A
 thread of trio takes a turn of the loop more for each call. Here the loop waits for the thread as if
-it made the call, so nothing else happens meanwhile. If the disk takes longer, the loop goes on, and
-the thread is that of the one call. The next call has another thread.
+it made the call, so nothing else happens meanwhile. If the disk takes longer, the loop continues,
+and the thread is that of the one call. The next call has another thread.
 """
 
 import contextvars
@@ -54,7 +54,7 @@ class DiskCall(Generic[T]):
         return False
 
     def give_up(self) -> bool:
-        """Have the loop go on without it; returns False if it has ended just now."""
+        """Have the loop continue without it; returns False if it has ended just now."""
         self._woken, self._token = trio.Event(), trio.lowlevel.current_trio_token()
         return self._claim.acquire(blocking=False)
 

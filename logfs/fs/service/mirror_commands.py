@@ -100,7 +100,7 @@ class MirrorCommands:
         return await self._change(request, start)
 
     async def continue_(self, request: Request) -> object:
-        """Go on at an offset, after records that the source has lost."""
+        """Continue at an offset, after records that the source has lost."""
         offset, why, now_ms = request["offset"], request["why"], self._clock.now_ms()
         return await self._change(request, lambda log: mirrors.skip_to(log, offset, why, now_ms))
 
@@ -122,7 +122,7 @@ class MirrorCommands:
         return None
 
     async def mirror_state(self, request: Request) -> object:
-        """Note whether a mirror goes on, and why not."""
+        """Note whether a mirror continues, and why not."""
         await self._operations.topic_changes.run(
             request["topic"],
             mirrors.note_state,

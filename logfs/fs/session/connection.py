@@ -47,10 +47,10 @@ class Session:
         settling: Settles what the predecessor has begun; None: nothing is adopted.
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
-        is_handed_over: A successor goes on with the mount.
+        is_handed_over: A successor continues with the mount.
         is_mounting: It is being mounted, or has been.
         is_stop_wanted: SIGTERM came before signals were handled.
-        successor: A process that waits to go on with the mount; None: the manager starts one.
+        successor: A process that waits to continue with the mount; None: the manager starts one.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Session:
         self.state, self.journal = state, journal_of(state)
 
     async def start_successor(self) -> None:
-        """Start a process that goes on with the mount, and wait until it can.
+        """Start a process that continues with the mount, and wait until it can.
 
         Raises:
             MountError: Nothing keeps the mount, or the process cannot start. Nothing has changed.
@@ -259,10 +259,12 @@ class Session:
             await successor.wait_until_warm()
         except (MountError, OSError) as error:
             logger.error(  # noqa: TRY400 - no traceback: it is no bug of this daemon
-                "%s: not reloaded, this daemon goes on: %s", self.point, error,
+                "%s: not reloaded, this daemon continues: %s", self.point, error,
                 extra={"fields": {"event": "not_reloaded"}},
             )  # fmt: skip
-            raise MountError(f"{self.point}: not reloaded, the daemon goes on: {error}") from error
+            raise MountError(
+                f"{self.point}: not reloaded, the daemon continues: {error}"
+            ) from error
         finally:
             self._is_starting = False
         self.successor = successor
@@ -304,7 +306,7 @@ class Session:
         self._end_predecessor()
 
     def note_closed(self) -> None:
-        """Let a successor go on: the store has been closed, and nothing is in flight."""
+        """Let a successor continue: the store has been closed, and nothing is in flight."""
         if self.state is None or not self.is_handed_over:
             return
         self.state.words[Word.PLANNED] = 1

@@ -168,7 +168,7 @@ def _ending_on_signal(session: Session) -> Iterator[None]:
             logger.info("ended by SIGTERM before the mount", extra={"fields": {"event": "ended"}})
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.raise_signal(signal.SIGTERM)
-            os._exit(128 + signal.SIGTERM)  # the first process of a container goes on by default
+            os._exit(128 + signal.SIGTERM)  # the first process of a container continues by default
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
@@ -319,7 +319,7 @@ def _take_place(data: str, point: str) -> None:
 
 
 def _take_over(operations: Operations, session: Session, clock: Clock) -> None:
-    """Go on with the unfinished lines of the predecessor; without its mount they are records."""
+    """Continue with the unfinished lines of the predecessor; without its mount they are records."""
     words = None if session.state is None else session.state.words
     writers = {} if session.settling is None else session.settling.writers
     if not session.is_adopted:
@@ -435,7 +435,7 @@ async def _reload(operations: Operations, session: Session, scope: trio.CancelSc
     """Give the mount to a successor with new code.
 
     Raises:
-        MountError: It cannot start; this daemon goes on.
+        MountError: It cannot start; this daemon continues.
     """
     await session.start_successor()
     logger.info("stopping for a reload", extra={"fields": {"event": "reloading"}})
@@ -448,7 +448,7 @@ async def _try_reload(operations: Operations, session: Session, scope: trio.Canc
 
 
 async def _hand_over(operations: Operations, session: Session, scope: trio.CancelScope) -> None:
-    """Answer what has been read, except reads that wait, and stop; a successor goes on."""
+    """Answer what has been read, except reads that wait, and stop; a successor continues."""
     session.stop_reading()
     with trio.move_on_after(_DRAIN_S) as waiting:
         while session.in_flight > len(operations.interrupts) + session.waiting:  # noqa: ASYNC110 - libfuse replies

@@ -55,7 +55,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     others = sorted(m.point for m in mountpoints.present_mounts() if m.device == found.device)
     if others:
         raise MountError(
-            f"{point}: unmounted, but the daemon goes on: mount --bind has mounted it at "
+            f"{point}: unmounted, but the daemon continues: mount --bind has mounted it at "
             f"{' and '.join(others)}, too. 'umount {others[0]}' ends that"
         )
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S

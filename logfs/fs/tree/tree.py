@@ -237,7 +237,7 @@ class Tree:
             self._partitions.pop(key).hold()
 
     def forget_deleted(self) -> None:
-        """Forget partitions that another program has deleted; their open files go on."""
+        """Forget partitions that another program has deleted; their open files continue."""
         for key, partition in list(self._partitions.items()):
             if partition.log.is_deleted:
                 self._partitions.pop(key).hold()

@@ -2,7 +2,7 @@
 
 The first look is log.initial.task.delay.ms after the start, the next ones every
 log.retention.check.interval.ms. A change of a topic takes effect at the next look. Partitions are
-handled in a thread, one after the other; appends go on at the same time.
+handled in a thread, one after the other; appends continue at the same time.
 
 A topic without a configuration of its own was created by a broker, and logfs does not know how long
 to keep its records. Nothing is deleted from it until ``logfs topic alter`` has set its policy.

@@ -5,8 +5,8 @@ look comes sooner, after a pause that grows from one second to five minutes. Par
 on in threads of their own, ``remote.log.manager.copier.thread.pool.size`` at the same time, so that
 neither reads nor appends wait for the store.
 
-A stop does not wait for the store: the threads go on with their request, and change nothing in the
-data directory after it.
+A stop does not wait for the store: the threads continue with their request, and change nothing in
+the data directory after it.
 """
 
 import logging

@@ -224,7 +224,7 @@ class IndexFile:
     def release(self) -> None:
         """Forget what can be had again from the file; of an active index only the descriptor.
 
-        Views given out stay valid. The index goes on working.
+        Views given out stay valid. The index continues to work.
         """
         if self.is_sealed:
             self._memory = self._stored = None

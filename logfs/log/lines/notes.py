@@ -40,7 +40,7 @@ class Resumption(Protocol[WriterT_contra]):
         ...
 
     def view_of(self, name: str) -> View | None:
-        """Return the view of the unfinished line in a file; None if no open file goes on with it.
+        """Return the view of the unfinished line in a file; None if no open file continues with it.
 
         The file does not tell it if a kill has cut its header.
         """

@@ -177,7 +177,7 @@ class LineWriter:
         self._use(file)
 
     def _use(self, file: UnfinishedFile | None) -> None:
-        """Go on with the file of an unfinished line, or without one. With the lock."""
+        """Continue with the file of an unfinished line, or without one. With the lock."""
         self._unfinished = file
         self.native.line = None if file is None else file.content
 
@@ -320,7 +320,8 @@ def adopt_unfinished(
         log: The partition.
         now_ms: The clock.
         files: Their names in the directory, in the order of their records.
-        resumed: The lines of open files that go on, which become no records; None: there are none.
+        resumed: The lines of open files that continue, which become no records; None: there are
+            none.
     """
     writers: dict[str, LineWriter] = {}
     lines: list[tuple[str, UnfinishedLine]] = []
@@ -358,7 +359,7 @@ def _find_unfinished(
 def _adopt(
     log: PartitionLog, name: str, line: UnfinishedLine, view: View, now_ms: int
 ) -> LineWriter | None:
-    """Return a writer that goes on with the file of a line; None if the line waits."""
+    """Return a writer that continues with the file of a line; None if the line waits."""
     writer = LineWriter(log, view)
     try:
         writer.adopt(name, line)

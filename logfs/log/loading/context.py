@@ -47,7 +47,7 @@ class LoadContext:
         unflushed: After a clean stop without a flush: the last segment of each partition. With the
             recovery points it says what may not be on the disk.
         is_live: Another process is writing: an incomplete batch at the end is still being written.
-        resumed: What an earlier process has begun and this one goes on with; None: nothing.
+        resumed: What an earlier process has begun and this one continues with; None: nothing.
         leftovers: Receives the names of unfinished lines and staged files in each directory.
         configs: The configurations that loading has made, by the settings of the topics.
         preloaded: What was read before the last owner stopped; None: nothing.

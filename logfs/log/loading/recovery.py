@@ -162,7 +162,7 @@ def _end_of_known(
 def _end_before_hole(loader: Loader, segment: Segment, following: Sequence[int]) -> None:
     """Let a mirror end where records are missing that were not durable when the machine stopped.
 
-    It is a prefix of its source, which has them still. An ordinary log goes on after such a hole,
+    It is a prefix of its source, which has them still. An ordinary log continues after such a hole,
     since its later records are nowhere else.
     """
     after = next(iter(following), None)

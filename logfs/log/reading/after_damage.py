@@ -115,7 +115,7 @@ def agrees_with_log(entry: TextEntry, follower: TextEntry, buffer: Buffer, stop:
 def offset_after(
     segment: Segment, corrupt: int, ends: Positions, next_offset: int, file_end: int
 ) -> int:
-    """Return the offset at which reading goes on after a corrupt batch.
+    """Return the offset at which reading continues after a corrupt batch.
 
     Args:
         ends: Positions at which the segment ends.
@@ -150,7 +150,7 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
 def explain(
     error: CorruptRecordError, segment: Segment, ends: Positions, next_offset: int, file_end: int
 ) -> None:
-    """Add the file, and the offset at which reading goes on, to what ends a read of a segment.
+    """Add the file, and the offset at which reading continues, to what ends a read of a segment.
 
     Args:
         error: With the position of the batch.

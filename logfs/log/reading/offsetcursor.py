@@ -9,8 +9,8 @@ class OffsetCursor:
     """A place in a log. One user at a time.
 
     A reader that comes to a segment meets all of it, so that a batch that is refused is an error.
-    One that begins at an offset, or goes on there after an error, begins with the batch that holds
-    it.
+    One that begins at an offset, or continues there after an error, begins with the batch that
+    holds it.
 
     Attributes:
         offset: Where to read on; one that is not kept any more means the next that is.

@@ -59,7 +59,7 @@ class ReadableState:
         last_modified_ms: Clock of the newest append.
         read_only: The data directory is open read-only.
         offline: Why it takes no appends any more; None while it does.
-        is_deleted: Its topic was deleted; open readers go on.
+        is_deleted: Its topic was deleted; open readers continue.
         is_unreadable: It could not be loaded; reads are refused as well.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
         directory: The name of its directory below the data directory.

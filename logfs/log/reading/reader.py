@@ -51,7 +51,7 @@ class TextReader:
         snapshot: Gives the present state of the partition; a fixed name gives the same one always.
         level: What is seen; aborted records are holes under read_committed.
         may_block: False: only what is in the page cache is read; ``would_block`` says that a read
-            stopped for that reason; the next one, made with True, goes on. Under read_committed
+            stopped for that reason; the next one, made with True, continues. Under read_committed
             a call may raise ``WouldWaitError`` for it.
 
     Attributes:
@@ -271,7 +271,7 @@ class TextReader:
         self._renderer = Renderer(self._view, decompress)
 
     def go_on(self, size: int, numbers: tuple[int, int, int, int]) -> None:
-        """Go on where another reader has come to, ``size`` bytes after ``plain_place``."""
+        """Continue where another reader has come to, ``size`` bytes after ``plain_place``."""
         begin, end, delivered, is_inside = numbers
         self.position += size
         if is_inside and self._log is not None:
@@ -333,7 +333,7 @@ class TextReader:
         return gap if run is None or (gap is not None and gap < run) else run
 
     def _hop(self, position: int) -> bool:
-        """Go on to a place a little further in the window; False if a look-up is needed."""
+        """Continue to a place a little further in the window; False if a look-up is needed."""
         segment, snapshot = self._segment, self._snapshot()
         rest = position - self.position
         if segment is None or segment.has_gaps or not 0 < rest <= _HOP_BYTES:
@@ -527,7 +527,7 @@ class TextReader:
     def _load(self, log: File, position: int, file_end: int, chunk: int, after: int = 0) -> bool:
         window = self._window
         if self.may_block and self._waits_for_disk:
-            chunk = SEQUENTIAL_BYTES  # it goes on where it was: this is no look-up
+            chunk = SEQUENTIAL_BYTES  # it continues where it was: this is no look-up
         if not window.load(log, position, file_end, chunk, self.may_block, after):
             self.would_block = self._waits_for_disk = True
             return False
@@ -535,7 +535,7 @@ class TextReader:
         return True
 
     def _load_rest(self, log: File, file_end: int) -> bool:
-        """Load the batch of which a part was read, and go on in it; False if it would block."""
+        """Load the batch of which a part was read, and continue in it; False if it would block."""
         delivered = self._batch_delivered
         if not self._load(log, self._window.file_position, file_end, SEQUENTIAL_BYTES):
             return False
@@ -551,7 +551,7 @@ class TextReader:
         self._renderer.load(self._window.buffer, 0, self._window.stop)
 
     def _advance(self) -> bool:
-        """Go on after a window or a segment; False at a hole, at the end, or if it would block."""
+        """Continue after a window or a segment; False at a hole, the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
         index = -1 if segment is None else snapshot.index_of_segment(segment)
         if segment is None or index < 0 or snapshot.truncations != self._truncations:
@@ -584,7 +584,7 @@ class TextReader:
         return self._window.passed + self._renderer.batch_delivered
 
     def _explain(self, error: CorruptRecordError) -> bool:
-        """Add the file, and the offset at which reading goes on, to what ends a read.
+        """Add the file, and the offset at which reading continues, to what ends a read.
 
         Returns:
             False if it would block: a read that may wait comes here again.

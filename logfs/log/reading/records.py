@@ -1,7 +1,7 @@
 """A cursor over the records of a partition: offset in, decoded records out, a window at a time.
 
 Where ``reader`` renders bytes at positions, this gives records, for programs. Offsets are all it
-needs: it goes on where it was also if the segments change, and passes over what retention or
+needs: it continues where it was also if the segments change, and passes over what retention or
 compaction has removed, over markers, and under read_committed over aborted records.
 """
 
@@ -91,7 +91,7 @@ class RecordReader(OffsetCursor):
         self._window = Window()
 
     def go_back(self, offset: int) -> None:
-        """Go on at the offset of a record that was returned."""
+        """Continue at the offset of a record that was returned."""
         self.offset, self._segment = offset, None
 
     def _read_some(self, snapshot: Snapshot, end: int) -> list[Record]:

@@ -170,7 +170,7 @@ def _segments(place: PartitionPlace, objects: Iterable[ObjectStat]) -> dict[int,
     is_local = isinstance(place, LocalTieredPlace)
     for stem, parts in copies.items():
         if "log" not in parts or not (is_local or _MANIFEST in parts):
-            continue  # a copy that is going on, or was interrupted
+            continue  # a copy that is under way, or was interrupted
         segment = _Segment(max(stat.modified_ms for stat in parts.values()), parts)
         base_offset = int(stem[:20])
         other = found.get(base_offset)

@@ -46,7 +46,7 @@ from logfs.records.record import Record
 from logfs.types import Positions
 
 SEQUENTIAL_BYTES = 512 * 1024
-"""Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
+"""Window of a reader that continues: large enough to amortise the call, small enough for caches."""
 LOOKUP_BYTES = 16 * 1024
 """Window of a look-up: an index interval and the batch that crosses its end."""
 _MOST_KEPT_BYTES = 4 * 1024 * 1024
@@ -206,7 +206,7 @@ class BatchWalk(Window):
     """The batches of a ``.log`` from a file position on: ``for window in walk``.
 
     The window is the walk itself, valid until the next one is read. To pass over damage set
-    ``position`` and walk on: the walk goes on there, also after an error.
+    ``position`` and walk on: the walk continues there, also after an error.
 
     Args:
         chunk: Bytes of the first window, about.
@@ -357,7 +357,7 @@ class BatchFeed:
 
     Attributes:
         chunks: The bytes fed last.
-        problem: Why the builder cannot go on; None if it can.
+        problem: Why the builder cannot continue; None if it can.
     """
 
     def __init__(self, log: File, builder: IndexBuilder, stop: int) -> None:
@@ -445,7 +445,7 @@ def _fill(
         return got is not None and got == stop - start
     got = log.pread_into(view[start:stop], position + start)
     if got < stop - start:
-        log.pread(1, position + start + got)  # raises if the file goes on and cannot be read
+        log.pread(1, position + start + got)  # raises if the file continues and cannot be read
         raise _too_short(position + start + got, position + stop)
     return True
 

@@ -54,7 +54,7 @@ class Skipped(NamedTuple):
     """Bytes that a scan has passed over.
 
     Attributes:
-        next_offset: At which reading goes on after them.
+        next_offset: At which reading continues after them.
         is_refused: They are a whole batch with the right checksum.
     """
 

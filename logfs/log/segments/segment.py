@@ -92,7 +92,7 @@ class SegmentFiles:
             return self._without(kind, error)
 
     def _without(self, kind: FileKind, error: CorruptIndexError | OSError) -> Entries:
-        """Go on without an index, if what it says can be found by a scan."""
+        """Continue without an index, if what it says can be found by a scan."""
         if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
             raise CorruptRecordError(f"{error}: the positions in it are lost") from None
         logger.warning("%s; the segment is scanned instead", error)

@@ -1,6 +1,6 @@
 """What readers see of a partition at one moment: immutable, replaced as a whole by every append.
 
-Readers take a snapshot and go on with it; nothing they hold changes under them, so they need no
+Readers take a snapshot and continue with it; nothing they hold changes under them, so they need no
 lock and never block the writer.
 """
 

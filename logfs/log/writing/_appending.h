@@ -371,7 +371,7 @@ static shown_end partition_shown(const shown_end *shown) {
 /* A partition whose disk takes longer is served in Python's threads. */
 #define APPENDING_SLOW_NS 4000000
 #define APPENDING_SCRATCH (5 << 20)
-#define APPENDING_FIRST_BYTES (64 << 10) /* the longest first line that goes on with a kept one */
+#define APPENDING_FIRST_BYTES (64 << 10) /* the longest first line that continues with a kept one */
 #define APPENDING_ROOM_BYTES (64 << 10)  /* for larger batches, room is made before; see active.py */
 
 static int64_t appending_clock(clockid_t clock) {

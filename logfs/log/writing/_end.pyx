@@ -59,7 +59,7 @@ cdef class LogEnd:
         int64_t jsonl,
         int64_t bytes_since_entry=0,
     ):
-        """Go on at the end of a segment that was loaded; see ``IndexBuilder``.
+        """Continue at the end of a segment that was loaded; see ``IndexBuilder``.
 
         The arguments are the attributes as they were there. Kafka forgets at a restart how many
         bytes there are since the last index entry.

@@ -120,7 +120,7 @@ class ActiveSegment:
         *,
         has_unsynced_indexes: bool = False,
     ) -> "ActiveSegment":
-        """Go on with the last segment of a log that was loaded; its indexes are trimmed."""
+        """Continue with the last segment of a log that was loaded; its indexes are trimmed."""
         indexes = _usable_indexes(disk, segment, config)
         for index in indexes.all() if has_unsynced_indexes else ():
             index.must_sync()
@@ -464,7 +464,7 @@ def remove_segment_files(
 
     Args:
         kinds: Which files.
-        pinned: Open files that fixed names go on reading; they go with the segment.
+        pinned: Open files that fixed names continue to read; they go with the segment.
         has_both_names: Some have the name of a deleted file, and others the one before.
     """
     local = local_part(disk)

@@ -26,7 +26,7 @@ from logfs.log.writing.state import PartitionState
 
 
 class Flush(NamedTuple):
-    """A flush whose fsync goes on by itself.
+    """A flush whose fsync runs by itself.
 
     ``end_offset`` is the first offset that it does not cover, ``started_s`` when it began.
     """
@@ -81,7 +81,7 @@ class Flusher:
         )
 
     def begin(self, syncs: Syncs) -> Flush | None:
-        """Begin what ``flush`` does, to go on by itself, if it is a single fsync. Never waits.
+        """Begin what ``flush`` does, in the background, if it is a single fsync. Never waits.
 
         The caller calls ``end`` when the sync comes out of ``syncs``. Meanwhile any thread may
         call any other method.

@@ -188,7 +188,7 @@ class LineFiles:
         """Remove what is a record below an offset; return whether ``sync_settled`` has to follow.
 
         Raises:
-            OSError: A file could not be removed; what changes the log must not go on.
+            OSError: A file could not be removed; what changes the log must not continue.
         """
         for file in list(self._open):
             if not file.line_bytes and _announces(file, below):

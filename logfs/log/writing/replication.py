@@ -2,11 +2,11 @@
 
 Offsets, leader epochs, producers, transactions, timestamps and gaps stay: what the source took is
 right, so only what makes a batch readable is checked. What is appended is a prefix of the source,
-so the log end offset is all that has to be known to go on after any stop.
+so the log end offset is all that has to be known to continue after any stop.
 
     append_replica   batches that begin at or after the log end offset
     start_at         an empty log begins at another offset
-    continue_at      the source no longer has the next records: the log goes on after them
+    continue_at      the source no longer has the next records: the log continues after them
 
 Source: Kafka UnifiedLog.appendAsFollower, truncateFullyAndStartAt.
 """
@@ -118,7 +118,7 @@ class Replication:
                 self._begin_segment(offset, now_ms, is_after_gap=False)
 
     def continue_at(self, offset: int, now_ms: int) -> None:
-        """Go on at an offset beyond the log end, after records that the source has lost.
+        """Continue at an offset beyond the log end, after records that the source has lost.
 
         The caller notes the loss. Positions have no hole there; the new segment is marked in the
         segment table, so that the missing offsets are no damage.

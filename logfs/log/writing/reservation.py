@@ -12,7 +12,7 @@ from logfs.types import Positions
 
 RESERVED_BYTES = 256 * 1024 * 1024
 NO_BOOT = bytes(8)
-"""In place of a boot id: bytes that were shown may be lost, even if the machine went on."""
+"""In place of a boot id: bytes that were shown may be lost, even if the machine continued."""
 FAILED = bytes(7) + b"\1"
 """The same, and the page cache may have what the disk has not: a write or an fsync has failed."""
 ALL_SHOWN = b"\xff" * 8

@@ -56,7 +56,7 @@ class DeletedFiles(NamedTuple):
 
 
 class DeletedNotes(Protocol):
-    """Notes of the deleted segments that open files read, for a process that goes on with these."""
+    """Notes of the deleted segments that open files read, for the next process."""
 
     def note(self, files: DeletedFiles) -> None:
         """Note a segment, before its files get other names."""
@@ -163,7 +163,7 @@ class SegmentRemoval:
         return is_noted
 
     def drop_local(self, segments: Sequence[Segment], now_ms: int) -> None:
-        """Give up the local files of tiered segments; readers go on with those of the store.
+        """Give up the local files of tiered segments; readers continue with those of the store.
 
         Files are renamed, and removed like those of deleted segments. A transaction index stays:
         without it, a start would have to ask the store.
@@ -191,7 +191,7 @@ class SegmentRemoval:
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments that are due and that no open file reads."""
         if not self.deleted.has_any:
-            return  # without the lock, so that threads go on: this is called every few seconds
+            return  # without the lock, so that threads continue: this is called every few seconds
         with self._state.lock:
             due = self.deleted.take_due(now_ms)
         for segment in due:
@@ -206,7 +206,7 @@ class SegmentRemoval:
             self.deleted.pin(segments, self._state.snapshot.segments)
 
     def restore(self, deleted: Iterable[DeletedFiles], now_ms: int) -> None:
-        """Go on with segments that an earlier process had deleted, whose files are still there."""
+        """Take over segments that an earlier process had deleted, whose files are still there."""
         state = self._state
         due_ms = now_ms + max(state.config.file_delete_delay_ms, _RESTORED_MS)
         with state.lock:
@@ -303,7 +303,7 @@ class DeletedSegments:
         On a disk that has no room for the new names the files are removed at once.
 
         Args:
-            segment: Goes on, with the files of the store.
+            segment: Continues, with the files of the store.
             copy: Gets the local files.
             due_ms: The clock.
 

@@ -8,8 +8,8 @@
     5  the new entry is sealed, the old ones are merged
 
 The names are made durable after each step, so that a power cut cannot keep a later one without an
-earlier one. Positions do not change. Readers that are in the middle of an old segment go on in its
-files until they get to the end of what they have in memory, then in the new one.
+earlier one. Positions do not change. Readers that are in the middle of an old segment continue in
+its files until they get to the end of what they have in memory, then in the new one.
 
 Source: Kafka LocalLog.replaceSegments. Loading: ``loading.swaps``.
 """

@@ -285,7 +285,7 @@ class PartitionState(_WrittenState, ReadableState):
     def adopt_waiting(self) -> None:
         """Make records of the unfinished lines that wait for room, if there is any.
 
-        They precede all later appends. Without room they go on waiting.
+        They precede all later appends. Without room they continue to wait.
         """
         with self.lock:
             if self.offline is not None or self.is_deleted:
@@ -314,7 +314,7 @@ class PartitionState(_WrittenState, ReadableState):
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
         """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
 
-        The error goes on to the caller; if the topic was deleted meanwhile, as DeletedError.
+        The caller gets the error; if the topic was deleted meanwhile, as DeletedError.
         """
         try:
             yield

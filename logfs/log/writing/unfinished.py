@@ -22,7 +22,7 @@ announced is in the log. That this is proof is due to three rules:
 
     frames, one after the other
     0-3    kind     int32   1 bytes of the line; 2 announcement; 3 (version 1) the announced batch
-                            was not appended, the line goes on
+                            was not appended, the line continues
     4-7    length   int32   of the data
     8-11   CRC      uint32  CRC-32C of the frame before's CRC (0: none), bytes 0-7 and the data
     12-    data             2: base offset int64, CRC uint32 of the batch; 3: none
@@ -186,7 +186,7 @@ class UnfinishedFile:
         return self._read_line(self._file or self._disk.open(self.name)) if line is None else line
 
     def adopt(self, line: UnfinishedLine) -> None:
-        """Go on with the file that an earlier writer left; its announcement, if any, is void.
+        """Continue with the file that an earlier writer left; its announcement, if any, is void.
 
         Raises:
             OSError: The announcement could not be cut off.

@@ -40,8 +40,8 @@ broker's directory also ``__cluster_metadata-0`` and ``bootstrap.checkpoint``. T
 written for the partitions in the backup, the clean-shutdown marker last. ``.lock``,
 ``logfs.daemon`` and ``logfs.socket`` belong to a process and are not taken.
 
-Retention and compaction go on meanwhile. The files of a segment are taken from one listing of the
-directory. After all are linked or copied, a second listing and new entries of the segment table
+Retention and compaction continue meanwhile. The files of a segment are taken from one listing of
+the directory. After all are linked or copied, a second listing and new entries of the segment table
 must agree with it. If not, the partition is taken again from a new point; files that have not
 changed are reused. A segment that retention removes meanwhile stays in the backup.
 """

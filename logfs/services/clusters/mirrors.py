@@ -140,7 +140,7 @@ def cut(log: PartitionLog, offset: int, why: str, now_ms: int) -> None:
 
 
 def skip_to(log: PartitionLog, offset: int, why: str, now_ms: int) -> None:
-    """Go on after records that the source has deleted before they were fetched; a loss.
+    """Continue after records that the source has deleted before they were fetched; a loss.
 
     Raises:
         MirrorError, OffsetOutOfRangeError, LogfsError, OSError: See ``continue_at``.
@@ -173,7 +173,7 @@ def promote(store: LogStore, topic: str) -> None:
 
 
 def note_state(store: LogStore, topic: str, state: str, reason: str) -> None:
-    """Note whether a mirror goes on, and why not. Nothing if the topic is no mirror any more."""
+    """Note whether a mirror continues, and why not. Nothing if the topic is no mirror any more."""
     for number in store.partitions(topic):
         log = store.partition(topic, number)
         mine = log.mirror

@@ -118,7 +118,7 @@ class FollowedFiles(SegmentFiles):
             return self._scanned(error)
 
     def _scanned(self, error: Exception) -> memoryview:
-        """Go on without an index: a scan finds what it says."""
+        """Continue without an index: a scan finds what it says."""
         if not isinstance(error, (CorruptIndexError, FileNotFoundError)):
             logger.warning("%s; the segment is scanned instead", error)
         return memoryview(b"")

@@ -232,7 +232,7 @@ class FollowedLog(WatchedLog):
             return snapshot
 
     def _begin_next(self, base_offset: int) -> None:
-        """Go on with the next segment."""
+        """Continue with the next segment."""
         tail, old = self._tail, self._tail.segment
         new = self._new_rebuild().open_segment(base_offset, self._bases_of(base_offset))
         new.epoch_before = tail.leader_epoch

@@ -1,4 +1,4 @@
-"""The first look at a partition directory: what is known of it from before, and where to go on.
+"""The first look at a partition directory: what is known of it from before, and where to continue.
 
 Segments that the cache knows, and that still are the files they were (``identity.py``), keep their
 positions without being read. The one that was read last is read on from its tail checkpoint, if the
@@ -160,7 +160,7 @@ class _Beginning:
         return known
 
     def _begin(self, rebuild: ViewRebuild, rest: list[int]) -> None:
-        """Find where to go on."""
+        """Find where to continue."""
         positions = rebuild.positions
         if not rest:
             rebuild.end_at_last(self._logs)

@@ -10,7 +10,7 @@ only (``FollowedPositions``), or in a directory of the cache (``CachedPositions`
     logfs.losses        what was lost
     BASE.textindex      text index of a segment; of one that was rewritten BASE.SIZE.textindex
 
-A cache that fails (no room, a disk error) is given up until the next mount: following goes on in
+A cache that fails (no room, a disk error) is given up until the next mount: following continues in
 memory.
 """
 

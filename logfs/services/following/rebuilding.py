@@ -102,20 +102,20 @@ class ViewRebuild:
         self.restart(self.tail.segment, self.tail.files.all_entries(), self.tail.find_cut())
 
     def skip_offsets(self, boundary: Boundary) -> None:
-        """The log goes on with another offset than that at which it was cut."""
+        """The log continues with another offset than that at which it was cut."""
         self.restart(self.tail.segment, self.tail.files.all_entries(), boundary, is_loss=False)
 
     def resume(
         self, segment: Segment, entries: Views, boundary: Boundary, max_timestamp: int
     ) -> None:
-        """Go on with a segment that was read up to a boundary."""
+        """Continue with a segment that was read up to a boundary."""
         tail = self._open_tail(segment, entries_before(entries, segment, boundary))
         positions = segment.bases.plus(boundary.lengths)
         tail.go_on(boundary.position, boundary.offset, positions, max_timestamp)
         self.present = tail
 
     def resume_checkpoint(self, segment: Segment, entries: Views, note: TailCheckpoint) -> None:
-        """Go on where a note says, or from where the log is not what it was."""
+        """Continue where a note says, or from where the log is not what it was."""
         boundary = Boundary(note.file_end, note.next_offset, note.lengths)
         offset, time, _ = entries_before(entries, segment, boundary)
         # The note says how many text entries belong to it: a gap at the end is the last of them.
@@ -184,7 +184,7 @@ class ViewRebuild:
         return True
 
     def end_at_last(self, logs: Mapping[int, int]) -> None:
-        """Go on with the last segment that is left, or with the first one there is."""
+        """Continue with the last segment that is left, or with the first one there is."""
         if not self.sealed:
             self.has_cut = True
             self.begin(min(logs), self.shown)
@@ -206,7 +206,7 @@ class ViewRebuild:
         *,
         is_loss: bool = True,
     ) -> None:
-        """Go on at a boundary in a segment; what comes next is after what was shown."""
+        """Continue at a boundary in a segment; what comes next is after what was shown."""
         bases, left = segment.bases, entries_before(entries, segment, boundary)
         is_cut = bases.plus(boundary.lengths) != self.shown
         if is_cut and not boundary.position:

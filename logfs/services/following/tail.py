@@ -87,7 +87,7 @@ class Tail:
         segment.pinned_files = files
 
     def go_on(self, file_end: int, offset: int, positions: Positions, max_timestamp: int) -> None:
-        """Go on from an end that is known: bytes, offset, positions and largest timestamp there."""
+        """Continue from a known end: bytes, offset, positions and largest timestamp there."""
         base_offset, lengths = self.segment.base_offset, positions.minus(self.segment.bases)
         times = self.files.time_entries()
         count = len(times) // TIME_INDEX.entry_bytes
@@ -106,7 +106,7 @@ class Tail:
         self._mark_end()
 
     def resume(self, note: TailCheckpoint) -> bool:
-        """Go on where a note says; False if the log is not what it was then."""
+        """Continue where a note says; False if the log is not what it was then."""
         self.segment.first_timestamp = note.first_timestamp
         self.builder.restore(
             file_position=note.file_end,
@@ -182,7 +182,7 @@ class Tail:
     def find_skip(self) -> Boundary | None:
         """Find the end of a cut log whose next batch has skipped offsets; None if none has.
 
-        A compacted log may go on with any offset. The gap after a cut has to name it.
+        A compacted log may continue with any offset. The gap after a cut has to name it.
         """
         entries, end = self.files.text_entries(), self.builder.file_position
         count = len(entries) // textindex.TEXT_INDEX.entry_bytes

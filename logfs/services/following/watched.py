@@ -52,7 +52,7 @@ class WatchedLog(ReadableLog):
         """Look at the directory and show what has changed; return whether there is more to do.
 
         Raises:
-            OSError: The disk failed; readers go on with what they had.
+            OSError: The disk failed; readers continue with what they had.
             LogfsError: Something in the directory cannot be used.
         """
         with self._lock:
@@ -68,7 +68,7 @@ class WatchedLog(ReadableLog):
         """Take over what the checkpoint files of the directory say of this partition."""
 
     def forsake(self, directory: str) -> None:
-        """The topic was deleted; readers go on while the files last, under another name."""
+        """The topic was deleted; readers continue while the files last, under another name."""
         with self._lock:
             self.state.is_deleted = True
             self.state.directory = directory

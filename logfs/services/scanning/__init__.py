@@ -1,6 +1,6 @@
 """A partition by offset, straight from its files: no lock, nothing loaded, nothing written.
 
-For large reads without positions: Spark's executors, beside a daemon or a broker that goes on
+For large reads without positions: Spark's executors, beside a daemon or a broker that continues
 writing.
 
     stored    StoredLog: where a partition begins and ends now, and where a moment is

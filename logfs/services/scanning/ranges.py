@@ -2,7 +2,7 @@
 
 The files are found by their names again and again, and in them the place by its offset. One that
 has vanished was rolled into another one by compaction, or deleted: the names are listed again, and
-reading goes on with the first offset not read yet. What is missing then is told, not passed over.
+reading continues with the first offset not read yet. What is missing then is told, not passed over.
 """
 
 from collections.abc import Callable, Iterator

@@ -291,7 +291,7 @@ class StoredLog:
         )
 
     def _find_end(self) -> None:
-        """Go on from where the end was seen last."""
+        """Continue from where the end was seen last."""
         segments = self.snapshot.segments
         active = segments[-1]
         size = self.disk.stat(active.name).size

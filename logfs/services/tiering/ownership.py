@@ -12,8 +12,8 @@
     508-511 CRC          uint32    CRC-32C of bytes 0-507
 
 The rule: a head that is not noted here belongs to another directory. It may be a clone of this
-machine with the same id, a copy that has taken over, or a daemon that goes on after its machine was
-taken for dead. Then nothing is changed in the store until ``logfs remote take-over``, whichever
+machine with the same id, a copy that has taken over, or a daemon that continues after its machine
+was taken for dead. Then nothing is changed in the store until ``logfs remote take-over``, whichever
 daemon is restarted how often. A nonce is noted before the head with it is sent: after a lost reply
 and a kill, the next start knows the head all the same.
 

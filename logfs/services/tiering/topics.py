@@ -67,7 +67,7 @@ class DeletedTopics:
         return is_done
 
     def _remove(self, row: DeletedPartition, now_ms: int) -> bool:
-        """Go on with one partition; returns whether the store has nothing of it any more."""
+        """Continue with one partition; returns whether the store has nothing of it any more."""
         known = self._heads.get(row.directory)
         if known is None or not known[0].epoch:
             topic_id = read_partition_metadata(self._catalog.local, row.directory)

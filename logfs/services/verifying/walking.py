@@ -172,7 +172,7 @@ class SegmentWalk:
             return b""
 
     def _pass_over(self, why: str) -> bool:
-        """Go on after bytes that cannot be read; False if no batch follows."""
+        """Continue after bytes that cannot be read; False if no batch follows."""
         position = self.builder.file_position
         header = self._read(HEADER_BYTES, position)
         size = self._nominal_size(header)

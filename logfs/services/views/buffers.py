@@ -1,8 +1,8 @@
 """The memory that readers keep between two reads: at most so many bytes for all of them.
 
 A reader keeps its window of the log, the records it decompressed and the record it is in, so that
-the next read goes on without a look-up. A process may have tens of thousands of files open, so all
-of a mount's readers share one limit. When it is reached, the readers that have not read for the
+the next read continues without a look-up. A process may have tens of thousands of files open, so
+all of a mount's readers share one limit. When it is reached, the readers that have not read for the
 longest time lose their buffers: their next read looks its position up again.
 
 What a reader cannot lose while it is open is *reserved*, at most half of the limit.
@@ -18,7 +18,7 @@ LIMIT_BYTES = 64 * 1024 * 1024
 
 
 class BufferOwner(Protocol):
-    """A reader that can go on without its buffers, which take ``buffer_bytes``."""
+    """A reader that can continue without its buffers, which take ``buffer_bytes``."""
 
     @property
     def buffer_bytes(self) -> int:

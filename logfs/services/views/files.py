@@ -102,7 +102,7 @@ class Passage(NamedTuple):
         offset: The byte of the file where it began.
         position: The position that it was read from.
         end_offset: The byte after the last one that it returned.
-        end_position: The position after it; the reads that follow go on there.
+        end_position: The position after it; the reads that follow continue there.
     """
 
     offset: int
@@ -190,7 +190,7 @@ class GrowingFile(_RenderedFile):
         return self._limit.timestamp_ms if isinstance(self._limit, Moment) else None
 
     def has_more(self) -> bool:
-        """Whether a read that goes on where the last one ended would find something."""
+        """Whether a read that continues where the last one ended would find something."""
         try:
             return (
                 self._reader.is_inside_record or self._reader.next_kept(self._position) < self.end()
@@ -253,7 +253,7 @@ class GrowingFile(_RenderedFile):
         return self._view
 
     def plain_place(self) -> PlainPlace | None:
-        """Return where the next read goes on, for a reader without Python; None: not possible."""
+        """Return where the next read continues, for a reader without Python; None: not possible."""
         if (
             self._limit is not None
             or (self._level is not IsolationLevel.READ_UNCOMMITTED or self.notes_all)
@@ -269,14 +269,14 @@ class GrowingFile(_RenderedFile):
         self._reader.leave_place(place, self._position)
 
     def go_on(self, size: int, numbers: tuple[int, int, int, int]) -> None:
-        """Go on after what another reader has read; see ``TextReader.go_on``."""
+        """Continue after what another reader has read; see ``TextReader.go_on``."""
         self._before = self._next_offset, self._position
         self._next_offset += size
         self._position += size
         self._reader.go_on(size, numbers)
 
     def resume(self, passages: Sequence[Passage]) -> None:
-        """Go on for a program that had the file open in an earlier process.
+        """Continue for a program that had the file open in an earlier process.
 
         Args:
             passages: The last ones that were noted there, in their order.
@@ -318,7 +318,7 @@ class GrowingFile(_RenderedFile):
         self._next_offset = -1
 
     def note_place(self) -> None:
-        """Note where the next read goes on, and where each one does from now on."""
+        """Note where the next read continues, and where each one does from now on."""
         self.notes_all = True
         self._note_passage(-1)
 

@@ -5,7 +5,7 @@ of each partition is kept. Among equal times the lower partition is first. So th
 the range alone, and the file is as long as the files of its partitions together.
 
 The file is made from its start to its end, a round at a time: what is certainly next in a window of
-records of each partition. A read goes on where the last one ended without any search. One before
+records of each partition. A read continues where the last one ended without any search. One before
 that begins again at the nearest *mark*, a place whose offsets were noted; one after it makes what
 is between. So ``tail`` works, but takes as long as ``cat``.
 """
@@ -168,7 +168,7 @@ class MergedFile:
         return done
 
     def drop_buffers(self) -> None:
-        """Free the memory; the next read that goes on makes the same lines again."""
+        """Free the memory; the next read that continues makes the same lines again."""
         if self._sources:
             self._go_to(_Mark(self._begin, self._places(is_before_text=bool(self._text))))
         del self._marks[1:]

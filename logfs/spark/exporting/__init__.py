@@ -12,7 +12,7 @@
     dayfiles     records to a file for each day                                       pyarrow
     ranges       one range of offsets: the unit of work
     merging      small files into larger ones                                         pyarrow
-    export       a run: goes on with what was interrupted, then with what is new
+    export       a run: continues with what was interrupted, then with what is new
     verifying    the files, read again and compared with the log
     iceberg      the files into an Iceberg table, each once                           pyiceberg
 

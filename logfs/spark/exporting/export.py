@@ -85,7 +85,8 @@ class Exporter:
 
         Raises:
             ExportError: The manifest cannot be read, or another run has replaced it.
-            SparkJobError, LogfsError, OSError: A range could not be written; the next run goes on.
+            SparkJobError, LogfsError, OSError: A range could not be written; the next run
+                continues.
         """
         manifest = read_manifest(self._target)
         manifest.text = manifest.settle_text(self._text)
@@ -213,7 +214,7 @@ class Exporter:
         return {one: log for one, log in logs.items() if one.topic not in refused}
 
     def _check(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> None:
-        """Refuse to go on where another log was exported."""
+        """Refuse to continue where another log was exported."""
         topic_id = self._topic_id(one)
         known = manifest.topics.setdefault(one.topic, topic_id)
         if known != topic_id and self._with_recreated:

@@ -1,4 +1,4 @@
-"""What an export keeps of itself in its destination, so that the next run can go on.
+"""What an export keeps of itself in its destination, so that the next run can continue.
 
 ``manifest.json``, replaced as a whole:
 

@@ -3,7 +3,7 @@
 Neighbouring ranges of a partition whose files are small become one range: each of its days becomes
 one file. The manifest lists the merges before the first one begins. Then, for each of them, the new
 file is written as a whole and durably, and after that its sources are removed. So a kill at any
-moment loses no record, and the next run goes on: a merge whose file is there has only to remove
+moment loses no record, and the next run continues: a merge whose file is there has only to remove
 the sources.
 
 Until the sources are removed, a reader of the directory sees their records twice.

@@ -10,5 +10,5 @@
 What goes through Spark is what is to be done and what was found, a few rows of pickled bytes:
 records stay in Python. The driver resolves everything and decides everything; a task takes plain
 data, opens files below a path that every machine has, and returns plain data. A job that is killed
-leaves a directory as it would be without it, or further on; started again it goes on.
+leaves a directory as it would be without it, or further on; started again it continues.
 """

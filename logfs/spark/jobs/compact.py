@@ -3,7 +3,7 @@
 Spark finds the last record of every key (``keys``), which may need more memory than one machine
 has. Executors read the segments, shuffle hashes and offsets in blobs, and return a bit for each
 offset. The driver, which has the lock, then rewrites the log segment by segment with
-the code of every compaction: filter, text index, transactions that go on from one segment to the
+the code of every compaction: filter, text index, transactions that continue from one segment to the
 next, the swap that a crash at any step survives. So only one process ever writes to the
 directory, and what is left is byte for byte what compaction on one machine leaves.
 

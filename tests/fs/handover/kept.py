@@ -64,7 +64,7 @@ class KeptWorld(World):
         self.operations.take_over(Journal(self._words, self._area))
 
     def kill(self) -> None:
-        """Kill the daemon; the next one goes on."""
+        """Kill the daemon; the next one continues."""
         self.disk = self.disk.after_kill()
         self._go_on()
 

@@ -208,7 +208,7 @@ class Mount:
             writer.sync()
 
     def reply(self, program: Program) -> None:
-        """Send the answer: the library frees the slot, and the program goes on."""
+        """Send the answer: the library frees the slot, and the program continues."""
         assert program.request is not None
         assert program.answer is not None
         _, data = program.request

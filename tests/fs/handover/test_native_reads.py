@@ -27,7 +27,7 @@ def end(mount: HeldMount, how: str) -> None:
 
 
 @pytest.mark.parametrize("resends", [True, False])
-def test_readers_go_on_over_the_end_of_a_daemon(tmp_path: Path, resends: bool) -> None:
+def test_readers_continue_over_the_end_of_a_daemon(tmp_path: Path, resends: bool) -> None:
     """Each line reaches each reader once; between two daemons one line at least was waited for."""
     with HeldMount(tmp_path, resends=resends) as mount:
         topic = mount.point / "t"

@@ -38,7 +38,7 @@ def append(path: Path, lines: bytes) -> None:
             lines = lines[file.write(lines) :]
 
 
-def test_files_that_programs_read_go_on_where_they_were(mount: HeldMount) -> None:
+def test_files_that_programs_read_continue_where_they_were(mount: HeldMount) -> None:
     topic, raw = mount.point / "orders", mount.point / ".segments/orders-0"
     growing = os.open(topic / "0", os.O_RDONLY)
     fixed = os.open(topic / "0@earliest..latest", os.O_RDONLY)
@@ -62,7 +62,7 @@ def test_files_that_programs_read_go_on_where_they_were(mount: HeldMount) -> Non
         os.close(descriptor)
 
 
-def test_a_fixed_name_goes_on_when_its_segments_are_deleted(mount: HeldMount) -> None:
+def test_a_fixed_name_continues_when_its_segments_are_deleted(mount: HeldMount) -> None:
     path = mount.point / "orders/0"
     fixed = os.open(f"{path}@earliest..latest", os.O_RDONLY)
     mapped = mmap.mmap(fixed, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)

@@ -15,7 +15,7 @@ from tests.restarts.held import HeldMount
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 
-def test_an_open_file_goes_on_over_a_reload(tmp_path: Path) -> None:
+def test_an_open_file_continues_over_a_reload(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
         (mount.point / "orders").mkdir()
         before = mount.pid
@@ -75,14 +75,14 @@ def test_a_writer_sees_only_a_pause(tmp_path: Path) -> None:
         assert path.read_bytes() == b"".join(b"%d\n" % n for n in range(written))
 
 
-def test_the_daemon_goes_on_if_its_successor_cannot_start(tmp_path: Path) -> None:
+def test_the_daemon_continues_if_its_successor_cannot_start(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
         (mount.point / "orders").mkdir()
         before = mount.pid
         mount.install("raise SystemExit('logfs: this version is broken')")
         result = run(*COMMAND, "reload", mount.point)
         assert result.returncode == 1
-        assert b"the daemon goes on" in result.stderr
+        assert b"the daemon continues" in result.stderr
         assert b"this version is broken" in result.stderr
         assert mount.pid == before
         with open(mount.point / "orders" / "0", "ab") as file:

@@ -1,4 +1,4 @@
-"""Programs that go on while daemons of their mount end: through the kernel."""
+"""Programs that continue while daemons of their mount end: through the kernel."""
 
 import contextlib
 import os
@@ -78,7 +78,9 @@ def test_each_line_is_written_once_over_kills_and_restarts(tmp_path: Path, resen
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR2])
-def test_an_unfinished_line_goes_on_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_unfinished_line_continues_after_a_restart(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with HeldMount(tmp_path) as mount:
         topic = mount.point / "orders"
         topic.mkdir()

@@ -59,7 +59,7 @@ async def test_an_open_file_reads_the_same_bytes_under_the_same_number(
 
 @pytest.mark.allow_log("cached instead of passed")
 @pytest.mark.parametrize("path", RAW)
-async def test_a_raw_file_goes_on_where_it_was_read(path: str) -> None:
+async def test_a_raw_file_continues_where_it_was_read(path: str) -> None:
     world = await orders()
     world.kernel.refuses = errno.ENOMEM
     handle = await world.open(path)
@@ -267,7 +267,7 @@ async def test_the_metrics_say_how_often_the_mount_was_continued() -> None:
 
 @ENDS
 @pytest.mark.parametrize("path", ["orders/0", "orders/0.follow", "orders/0.tsv"])
-async def test_a_program_that_has_read_across_a_hole_goes_on_after_it(
+async def test_a_program_that_has_read_across_a_hole_continues_after_it(
     path: str, end: Callable[[KeptWorld], None]
 ) -> None:
     world = await orders()

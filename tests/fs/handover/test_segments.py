@@ -71,7 +71,7 @@ async def test_it_is_restored_before_its_segments_are_removed(
 
 
 @ENDS
-async def test_a_name_that_was_opened_after_the_deletion_goes_on(
+async def test_a_name_that_was_opened_after_the_deletion_continues(
     end: Callable[[KeptWorld], None],
 ) -> None:
     world = await orders()

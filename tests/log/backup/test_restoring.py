@@ -83,7 +83,7 @@ def test_a_topic_is_restored_beside_others(backup: Path, tmp_path: Path) -> None
     back = opened(root)
     assert [log.losses for log in back.all_partitions()] == [[], []]
     assert back.partition("lines", 0).log_start_offset == 53
-    LineWriter(back.partition("lines", 0), View.TEXT).write(b"goes on\n", now_ms())
+    LineWriter(back.partition("lines", 0), View.TEXT).write(b"continues\n", now_ms())
     back.close(now_ms())
     with pytest.raises(TopicExistsError, match="topic lines exists already"):
         restore_topics(job(backup, root, may_link=False), ["lines"])

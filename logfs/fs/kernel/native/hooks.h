@@ -49,7 +49,7 @@ int logfs_has_passthrough(void);
    if the file lies on a file system that is stacked on another one, as overlayfs is. */
 int logfs_backing_open(int fd);
 
-/* Close a backing file. Open files go on. Returns 0 or -errno. */
+/* Close a backing file. Open files continue. Returns 0 or -errno. */
 int logfs_backing_close(int backing_id);
 
 /* Let the open file with the handle fh read from a backing file. Called in the handler of OPEN,

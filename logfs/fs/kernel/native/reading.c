@@ -128,7 +128,7 @@ static uint32_t room_of(const struct reader *reader, uint32_t wanted) {
 
 static void stop_waiting(struct reader *reader) {
     reader->kept.header.unique = 0;
-    if (reader->is_stale) /* the cursor has gone on, and the program has got nothing */
+    if (reader->is_stale) /* the cursor has continued, and the program has got nothing */
         close_cursor(reader);
     reader->is_stale = 0;
     __atomic_sub_fetch(&waiting_count, 1, __ATOMIC_SEQ_CST);

@@ -1,7 +1,7 @@
-/* Reads of growing files that go on where the last one ended, without Python.
+/* Reads of growing files that continue where the last one ended, without Python.
 
    Python reads first. After a few reads in a row it gives the place it has come to: a segment, and a
-   place in its file (give). From then on each read that goes on there is rendered from the page cache by a
+   place in its file (give). From then on each read that continues there is rendered from the page cache by a
    cursor (log/reading/_cursor.h), also at the end of the log, where it ends early or has nothing. Any other
    read is left to Python, which takes the cursor back first (take), with the place it has come to.
 
