@@ -5,7 +5,7 @@ medians of alternating runs (A B A B ...):
 
     plain   the same command on an ordinary file with the same bytes on the same file system
     floor   a pyfuse3 handler that does nothing, or serves from memory (``floor``), mounted with the
-            same options, flags and ``st_blksize``, in a process of its own
+            same options, flags and ``st_blksize``, in its own process
 
 With ``--peers`` (``make bench-peers``) the same table compares with a Kafka broker, its tools and
 kcat, which are started here: see ``peers``. It needs Java, the jars that the tests use, and kcat.

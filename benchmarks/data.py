@@ -122,7 +122,7 @@ def write_text(path: Path, spec: LogSpec) -> None:
 
 
 def build_log(bench: Bench, name: str, spec: LogSpec) -> Path:
-    """Build a data directory through the library, in a process of its own, without a mount."""
+    """Build a data directory through the library, in its own process, without a mount."""
     data = bench.directory / name
     data.mkdir()
     call("benchmarks.library", "build", data, json.dumps(asdict(spec)))
@@ -140,7 +140,7 @@ def repeat_partition(data: Path, spec: LogSpec, partitions: int) -> None:
 
 
 def open_log(data: Path, *, close: bool) -> Opened:
-    """Open a data directory through the library, in a process of its own.
+    """Open a data directory through the library, in its own process.
 
     Args:
         data: The data directory.
@@ -156,7 +156,7 @@ def verify_log(data: Path) -> Opened:
 
 
 def call(module: str, action: str, data: Path, argument: str) -> str:
-    """Run a module in a process of its own; returns what it prints."""
+    """Run a module in its own process; returns what it prints."""
     return call_with(module, action, data, argument)
 
 

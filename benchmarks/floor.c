@@ -2,7 +2,7 @@
 
        floor MOUNTPOINT [CONTENT]
 
-   As floor.py, without Python: every name in the root is a directory, every name in that is the one file.
+   As floor.py, in C: every name in the root is a directory, every name in that is the one file.
    Reads return bytes of CONTENT, which is mapped; writes are counted as written and forgotten. */
 
 #define FUSE_USE_VERSION 312

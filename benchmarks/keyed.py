@@ -64,7 +64,7 @@ def build_keyed(bench: Bench, name: str, spec: KeyedSpec) -> Path:
 
 
 def compact(data: Path) -> CompactionRun:
-    """Compact it in a process of its own."""
+    """Compact it in its own process."""
     return CompactionRun(**json.loads(call("benchmarks.keyed", "compact", data, "-")))
 
 

@@ -18,7 +18,7 @@ _KEEP = "log.retention.ms=-1"
 
 
 class BenchMount:
-    """A file system served by a process of its own.
+    """A file system served by its own process.
 
     Attributes:
         point: Where it is mounted.

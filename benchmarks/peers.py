@@ -2,7 +2,7 @@
 
 Java runs with the flags that Kafka's own start scripts give it (kafka-run-class.sh,
 kafka-server-start.sh), not with those of the tests. A time is that of a whole process, Java's start
-included; where a tool prints a rate of its own, that is beside it.
+included; where a tool prints its own rate, that is beside it.
 """
 
 import os

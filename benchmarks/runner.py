@@ -25,7 +25,7 @@ class Bench:
     """What a question gets.
 
     Attributes:
-        directory: An empty directory of its own, removed afterwards.
+        directory: Its own empty directory, removed afterwards.
         cleanup: Closed before the directory is removed: mounts, processes.
         quick: Less data and fewer runs: an impression and no verdict.
     """

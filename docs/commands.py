@@ -76,7 +76,7 @@ def _lines_of(block: Block, pages: dict[str, str], *, is_option: bool) -> Iterat
 
 
 def _verbatim(lines: tuple[str, ...]) -> Iterator[str]:
-    """Give lines as they are; a first line such as "Examples:" is a paragraph of its own."""
+    """Give lines as they are; a first line such as "Examples:" is its own paragraph."""
     title, *others = lines
     if others and title.endswith(":") and all(line.startswith(" ") for line in others if line):
         yield from (_text(title, {}), "")

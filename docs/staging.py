@@ -14,7 +14,7 @@ DOCUMENTS = (
 )
 """What is copied from this tree: pages, and files that they show or link to."""
 PICTURES = "benchmarks/plots"
-"""What the README shows by HTML of its own, which Sphinx leaves as it is."""
+"""What the README shows by its own HTML, which Sphinx leaves as it is."""
 _LINK = re.compile(r"\]\(([^()#:]+\.md)((?:#[^()]*)?)\)")
 
 

@@ -2,7 +2,7 @@
 # A guided tour, with the logs of this machine. They become topics, are read, followed and searched
 # by time, and survive a kill -9 of the daemon. Every result is checked, and everything is removed.
 #
-# Run it with `make demo`. It needs neither root nor a file of its own: every user with access
+# Run it with `make demo`. It needs neither root nor other files: every user with access
 # to fusermount3 can run it.
 
 set -euo pipefail

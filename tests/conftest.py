@@ -168,7 +168,7 @@ def limits() -> Limits:
 
 @pytest.fixture(scope="session")
 def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    """An S3 server for tests that have buckets of their own and do not stop it."""
+    """An S3 server for tests that have their own buckets and do not stop it."""
     with ObjectServer(tmp_path_factory.mktemp("object-server")) as server:
         yield server
 

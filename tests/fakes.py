@@ -59,7 +59,7 @@ class FakeDisk:
         bytes_of: Bytes read and written, by operation.
         now_ms: Modification time of what is written next.
         space_bytes: Room for the contents of all files together; None: no limit.
-        names_need_room: A new file or directory needs room of its own.
+        names_need_room: A new file or directory needs its own room.
         mounts: How often the file system was mounted; the cache is lost between two mounts.
         cold: Name patterns; ``pread_nowait_into`` of a match would wait.
         descriptors: Its files have these, so that native code writes to them; None: they have none.

@@ -272,7 +272,7 @@ class FileNode:
 def any_sectors(durable: Content, changes: Sequence[Write | Resize], random: Random) -> Content:
     """Return what a power cut leaves of a file if the disk has written sectors in any order.
 
-    Each sector is as it was after any of the changes. Lengths follow a journal of their own, in
+    Each sector is as it was after any of the changes. Lengths follow their own journal, in
     order: a cut that is in it has freed the sectors after it, so nothing older is found there;
     what was written after a cut that is not in it is not found either.
     """

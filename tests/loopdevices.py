@@ -1,4 +1,4 @@
-"""Real file systems of their own for tests: ext4 on a loop device, where the machine has those."""
+"""Real file systems for tests alone: ext4 on a loop device, where the machine has those."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _WITHOUT_LOG = b"\x02\0\0\0"
 
 
 class LoopDevice:
-    """A file system of its own, mounted.
+    """A separate file system, mounted.
 
     Attributes:
         point: Where.

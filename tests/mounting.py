@@ -1,4 +1,4 @@
-"""Data directories that a daemon of their own mounts, for tests that go through the kernel.
+"""Data directories that their own daemon mounts, for tests that go through the kernel.
 
     with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
         (mount.point / "orders").mkdir()

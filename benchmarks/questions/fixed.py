@@ -26,7 +26,7 @@ _NAMES = (
 
 
 def rows(bench: Bench) -> Iterator[Row]:
-    """Requests are counted in a mount of their own; see ``counting``.
+    """Requests are counted in their own mount; see ``counting``.
 
     Of names whose bytes no file has, the kernel caches single pages (FUSE has no larger folios as
     of Linux 6.18; ext4 has them of 2 MiB). How fast those are read again is decided when they are

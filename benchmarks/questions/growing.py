@@ -62,7 +62,7 @@ def _beside_no_native(bench: Bench, source: Path, partition: Path) -> Iterator[R
         ours, theirs = alternate([_alone(shell_run(script, path)) for path in paths], pairs)
         yield compare(
             "cat",
-            f"{program} of a growing name{view and ', ' + view}, without Python",
+            f"{program} of a growing name{view and ', ' + view}, natively",
             at_least(limit, "x no_native"),
             rates("logfs", size, ours),
             rates("no_native", size, theirs),

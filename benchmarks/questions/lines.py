@@ -1,4 +1,4 @@
-"""How many lines a second, each in a write of its own, and what does ``echo >>`` cost.
+"""How many lines a second, each in its own write, and what does ``echo >>`` cost.
 
 A line costs little more than its request, so it is compared with the C floor too: see ``floor.c``.
 """

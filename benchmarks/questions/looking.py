@@ -120,7 +120,7 @@ def _checked(found: int, started: float) -> float:
 
 
 def _two_cats(topic: Path) -> Callable[[], float]:
-    """Return a run that reads two files, each by a program of its own; it returns seconds."""
+    """Return a run that reads two files, each by its own program; it returns seconds."""
 
     def run() -> float:
         started = time.perf_counter()

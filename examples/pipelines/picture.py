@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 _NAMED = 5
-"""Addresses with a colour of their own; what the others did is grey."""
+"""Addresses with their own colour; what the others did is grey."""
 _BARS = 60
 """About so many bars from the first event to the last."""
 _STEPS_S = (1, 10, 60, 300, 600, 1800, 3600, 6 * 3600, 86400, 7 * 86400)

@@ -34,7 +34,7 @@ def main() -> None:
     """Keep the totals up to date."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("path", help="a data directory")
-    parser.add_argument("checkpoint", help="a directory of its own, where Spark keeps its place")
+    parser.add_argument("checkpoint", help="its own directory, where Spark keeps its place")
     parser.add_argument("--source", default="ssh", help="topic to read (default: ssh)")
     parser.add_argument("--target", default="attackers", help="topic to write (default: attackers)")
     parser.add_argument("--once", action="store_true", help="end when it has caught up")

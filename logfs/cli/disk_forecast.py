@@ -83,7 +83,7 @@ class Needs:
         plan, config = self.plan, self.config
         kept = "a day: nothing limits it" if plan.is_endless else "what retention asks for"
         if config.is_compacted:
-            kept = "the last record of each key, each in a batch of its own at worst"
+            kept = "the last record of each key, each in its own batch at worst"
         rows: list[Row] = [("kept", plan.kept, kept)]
         delay = format_duration(config.file_delete_delay_ms / 1000)
         if plan.dirty:

@@ -170,7 +170,7 @@ def _of_settings(topic: "TopicOverview") -> Iterator[Note]:
     """Yield that a topic has no configuration, and what is probably a mistake in the one it has."""
     if topic.has_config is False:
         text = (
-            f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "
+            f"{topic.topic} has no configuration, as a broker leaves it: nothing is "
             "ever trimmed or compacted until 'logfs topic alter' has set its policy"
         )
         yield Note("config", text, topic.topic)

@@ -250,7 +250,7 @@ REQUESTS: Mapping[str, RequestType] = {
         {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},
         "Trimmed of each partition of an address",
     ),
-    # A request of its own, so that an older daemon refuses it instead of trimming.
+    # A separate request, so that an older daemon refuses it instead of trimming.
     "preview_trim": RequestType(
         {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},
         "Trimmed of each partition of an address, as if it had been trimmed",

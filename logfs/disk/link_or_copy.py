@@ -213,7 +213,7 @@ def _read(source: int, length: int, position: int) -> bytes:
 
 
 def unshare(directory: int, leaf: str, path: str) -> None:
-    """Give a name that shares its file a file of its own; after an OSError nothing has changed."""
+    """Give a name that shares its file its own file; after an OSError nothing has changed."""
     temporary = leaf + TEMPORARY_SUFFIX
     source = open_regular(directory, leaf, os.O_RDONLY, path)
     try:

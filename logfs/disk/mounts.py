@@ -2,11 +2,11 @@
 
 The page cache belongs to the *superblock*, which begins with the first mount of a file system and
 ends with its last unmount. Neither the device number nor the file system's own id changes with it,
-and mounts have ids of their own in each mount namespace, as a systemd unit has one. But the kernel
+and mounts have their own ids in each mount namespace, as a systemd unit has one. But the kernel
 makes directories in sysfs for it, and never gives one of their inode numbers again:
 
     /sys/fs/ext4/sda1       of each superblock of ext4, xfs, f2fs: while it is mounted
-    /sys/class/bdi/0:45     of each superblock without a device of its own: NFS, CIFS, ceph
+    /sys/class/bdi/0:45     of each superblock without its own device: NFS, CIFS, ceph
     STATX_MNT_ID_UNIQUE     elsewhere (Linux 6.8): of the mount, so a new namespace is another one
 
 What lies in memory anyhow (tmpfs) is as good as the page cache.

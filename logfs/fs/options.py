@@ -31,8 +31,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     remote=URL         the object store of the data directory, with endpoint and region as above,
                        instead of the one that its logfs.remote names. Needed if another user may
                        have written that file: it says where the daemon's credentials are sent
-    no_native          Python applies all writes and fsyncs and opens all files; by default threads
-                       without Python do so for lines, several times as fast
+    no_native          Python applies all writes and fsyncs and opens all files; by default native
+                       threads do so for lines, several times as fast
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         no processor sleeps while programs read growing names in small pieces: twice
@@ -148,7 +148,7 @@ class MountOptions:
         rmdir_deletes: rmdir deletes topics with records too.
         keep_awake: No processor sleeps while small reads are answered.
         no_topic_metrics: There are no metrics of single topics.
-        no_native: No writes are applied in a thread without Python.
+        no_native: No writes are applied in a native thread.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.

@@ -114,7 +114,7 @@ class Catalog(Generic[LogT]):
         return self._representative(name).config
 
     def has_config(self, name: str) -> bool | None:
-        """Whether a topic has a configuration of its own; one that a broker made has none.
+        """Whether a topic has its own configuration; one that a broker made has none.
 
         None: the disk cannot tell now.
         """

@@ -55,7 +55,9 @@ class LeaderEpochs:
         return True
 
     def fit(self, start_offset: int, end_offset: int) -> bool:
-        """Fit the entries to a log, which continues in the latest epoch; whether they changed.
+        """Fit the entries to a log; return whether that has changed them.
+
+        The log continues in the latest epoch.
 
         Source: Kafka LogLoader.load, Partition.makeLeader.
         """

@@ -69,7 +69,7 @@ class LossFile:
 
     def all(self) -> list[Loss]:
         """Return every loss, oldest first."""
-        with self._lock:  # or two threads would read it, each a list of its own
+        with self._lock:  # or two threads would read it, each its own list
             if self._losses is None:
                 self._losses = self._read()
             return self._losses

@@ -4,7 +4,7 @@
 and replace segments. Readers work on ``snapshot``, which every change replaces as a whole.
 
 Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and ``maintain`` run
-beside appends, in threads of their own.
+beside appends, in their own threads.
 """
 
 from collections.abc import Container, Sequence

@@ -284,7 +284,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
 
-        A topic without a configuration of its own keeps its records also then, with an empty
+        A topic without its own configuration keeps its records also then, with an empty
         ``cleanup.policy``, unless the changes say which are to go.
 
         Raises:

@@ -1,7 +1,7 @@
 """Which processes use a mount, so that it cannot be unmounted, and how.
 
 All of it is read in /proc. Nothing asks the file system itself, whose daemon may hang. A process
-that waits for that daemon may keep its ``maps`` locked, so these are read in a thread of their own,
+that waits for that daemon may keep its ``maps`` locked, so these are read in their own thread,
 for a limited time.
 """
 

@@ -167,11 +167,11 @@ def utc_offset_s(zone: tzinfo, local: str) -> int:
     """Return the offset of a zone from UTC in seconds, at a local date and time (ISO 8601).
 
     Raises:
-        ValueError: It is no date, or it names a zone of its own.
+        ValueError: It is no date, or it names its own zone.
     """
     moment = datetime.fromisoformat(local)
     if moment.tzinfo is not None:
-        raise ValueError(f"{local!r} names a zone of its own")
+        raise ValueError(f"{local!r} names its own zone")
     return round((zone.utcoffset(moment.replace(tzinfo=zone)) or _NO_TIME).total_seconds())
 
 

@@ -1,4 +1,4 @@
-/* CRC-32C for code that runs without Python; elsewhere the package crc32c is used.
+/* CRC-32C for native code without the interpreter; elsewhere the package crc32c is used.
 
    With SSE 4.2 three streams are computed at the same time, since the instruction takes three cycles
    and a new one can begin in each; their sums are then joined by multiplication with powers of x.

@@ -1,4 +1,4 @@
-# Part of _encoding.pyx: drafts of batches, and plain lines to batches without Python.
+# Part of _encoding.pyx: drafts of batches, and plain lines to batches for native threads.
 
 # glibc returns freed blocks as large as a batch to the kernel, and getting the pages back costs more
 # than filling them, until it has seen one larger block freed. Show it one.
@@ -103,7 +103,7 @@ cdef void put_draft_header(
     lf_put32(p + 57, d.count)
 
 
-# -- lines to batches without Python: see lf_encode in _logend.h
+# -- lines to batches for native threads: see lf_encode in _logend.h
 
 cdef uint8_t NO_HEADERS[1]
 NO_HEADERS[0] = 0

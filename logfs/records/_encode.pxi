@@ -297,7 +297,7 @@ cdef class _Builder:
         """Copy a batch to where the log ends; see rebase_batches."""
         cdef bytes data
         if b.magic != 2 or b.attributes & (CONTROL | LOG_APPEND_TIME) or b.count == 0:
-            raise corrupt("expected records of format v2 with timestamps of their own", position)
+            raise corrupt("expected records of format v2 with their own timestamps", position)
         plain = verified_records(p, size, position, b, decompress)
         b.base_offset = self.d.base_offset
         b.last_offset = b.base_offset + b.count - 1

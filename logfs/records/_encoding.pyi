@@ -10,7 +10,7 @@ NumbersParts = tuple[Buffer | None, Buffer, int]
 ListsParts = tuple[Buffer | None, Buffer, StringsParts, StringsParts, int]
 
 encode_function: object
-"""A capsule of ``lf_encode``, for code that runs without Python; see ``_logend.h``."""
+"""A capsule of ``lf_encode``, for native threads; see ``_logend.h``."""
 
 def encode_lines(
     view: int,

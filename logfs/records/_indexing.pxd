@@ -23,7 +23,7 @@ cdef class IndexBuilder:
     cdef public bint stops_at_far
     cdef readonly int64_t far_position
     cdef readonly int64_t wanted
-    cdef bint skips_text    # the next batch begins after a gap, which has entries of its own
+    cdef bint skips_text    # the next batch begins after a gap, which has its own entries
     cdef object decompress
     cdef bytearray offset_entries
     cdef bytearray time_entries

@@ -6,7 +6,7 @@ cdef class BatchPacker:
 
     Every record keeps its offset, timestamp, key, value and headers, so positions stay as they are.
     *Plain* batches are merged until their records have ``most_bytes``, and then compressed. A batch
-    is plain if it is of format v2, has timestamps of its own, no gap between its offsets, no
+    is plain if it is of format v2, has its own timestamps, no gap between its offsets, no
     producer id, and is neither transactional nor a control batch. All others are copied. Plain
     batches are copied, too, where the new batch would not be smaller.
 

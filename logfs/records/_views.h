@@ -1,6 +1,6 @@
 /* The renderings of records: what is written before, between and after their numbers, keys and values.
 
-   Renderer (_render.pxi) and the cursor that reads without Python (log/reading/_cursor.h) write with these
+   Renderer (_render.pxi) and the native cursor (log/reading/_cursor.h) write with these
    functions, so that no rule exists twice. A span of -1 bytes is null. */
 
 #ifndef LOGFS_VIEWS_H

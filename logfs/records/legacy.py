@@ -12,7 +12,7 @@
            value length  int32   -1: null
            value
 
-Every such message at the top level of a ``.log`` is treated as a batch of its own: the loops in
+Every such message at the top level of a ``.log`` is treated as its own batch: the loops in
 ``_native`` take it as one that has no headers, no producer and no leader epoch, timestamp -1 in v0.
 
 If there is a codec the message is a *wrapper*: its value is a compressed row of messages, and its

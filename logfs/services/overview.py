@@ -102,7 +102,7 @@ class TopicOverview(NamedTuple):
     """A topic; fit for JSON.
 
     Attributes:
-        has_config: It has a configuration of its own; one that a broker made has none, and is
+        has_config: It has its own configuration; one that a broker made has none, and is
             never trimmed or compacted. None: not known.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
         quota: What ``.meta`` shows of its quotas; None: it has none.

@@ -1,4 +1,4 @@
-"""Calling ``logfs``, in this process or as one of its own, and data directories to call it on."""
+"""Calling ``logfs``, in this process or as its own one, and data directories to call it on."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def environment() -> dict[str, str]:
 
 
 def run(*arguments: str | Path, cwd: Path | None = None, stdin: bytes | None = None) -> Outcome:
-    """Call ``logfs`` as a process of its own; without ``stdin`` it has that of the tests."""
+    """Call ``logfs`` as its own process; without ``stdin`` it has that of the tests."""
     done = subprocess.run(
         command(*arguments),
         check=False,

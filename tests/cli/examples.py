@@ -15,7 +15,7 @@ def examples_of(command: click.Command) -> list[str]:
 
 
 def arguments_of(example: str, data: Path) -> list[str]:
-    """Return the arguments of a command line, up to its first pipe, on a directory of its own."""
+    """Return the arguments of a command line, up to its first pipe, on its own directory."""
     words = shlex.split(example)[1:]
     stop = next((n for n, word in enumerate(words) if word in {"|", "||", "&&"}), len(words))
     for root in _ROOTS:

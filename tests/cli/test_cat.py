@@ -236,7 +236,7 @@ def test_a_partition_that_cannot_be_loaded(logfs: Call, damaged: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cat", "offsets", "append"])
 def test_cat_reports_a_load_error_once(damaged: Path, name: str) -> None:
-    # A process of its own: what the layers below warn of is shown there.
+    # A separate process: what the layers below warn of is shown there.
     outcome = run(name, damaged / "orders/0", stdin=b"line\n")
     assert (outcome.status, len(outcome.errors)) == (1, 1), outcome
     assert "it could not be loaded" in outcome.errors[0]

@@ -1,6 +1,6 @@
 """JSON of another program, in every place that reads some, causes an error that names it, no more.
 
-Each reader gets the same texts. What each of them does with texts of its own is tested beside it.
+Each reader gets the same texts. What each of them does with its own texts is tested beside it.
 """
 
 import contextlib

@@ -155,7 +155,7 @@ umount {point}
 @pytest.mark.fuse
 @pytest.mark.slow
 def test_mount_runs_the_helper(tmp_path: Path, point: Path) -> None:
-    """In a namespace of its own, where the helpers are in /sbin and fstab has a line."""
+    """In its own namespace, where the helpers are in /sbin and fstab has a line."""
     data = tmp_path / "data"
     program = tmp_path / "mount.logfs"
     program.write_text(

@@ -156,7 +156,7 @@ def test_status_warns_about_topics_without_configuration_and_odd_settings(
     (data / "theirs-0" / f"{7:020}.log").write_bytes(bytes(100))
     status, out, _ = logfs("status", data)
     for topic in (b"users", b"theirs"):
-        assert topic + b" has no configuration of its own, as a broker leaves it" in out
+        assert topic + b" has no configuration, as a broker leaves it" in out
     assert b"orders: warning: segment.ms=700000000" in out
     theirs = next(row for row in out.splitlines() if row.startswith(b"theirs "))
     assert theirs.split() == b"theirs 1 - 100B - - - - - - - unknown, never trimmed".split()

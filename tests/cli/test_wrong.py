@@ -173,7 +173,7 @@ def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_and_one_that_is_read_only(tmp_path: Path) -> None:
-    """On a small file system of its own, which goes with its namespace."""
+    """On its own small file system, which goes with its namespace."""
     line = shlex.join(command())
     (tmp_path / "in").write_bytes(b"".join(b"%099d\n" % n for n in range(60_000)))
     (tmp_path / "one").write_bytes(b"one more\n")

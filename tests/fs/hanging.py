@@ -169,7 +169,7 @@ def check(mounted: Mounted, disk: Disk, name: str) -> None:
 
 
 def check_others(folder: Path, option: str, *names: str) -> None:
-    """Have calls hang one after the other, in a mount of their own."""
+    """Have calls hang one after the other, in their own mount."""
     disk, options = Disk(folder), [option] * (option != "native")
     with Mounted(folder, *options, variables=disk.variables) as mounted:
         for topic in ("bad", "good"):

@@ -1,4 +1,4 @@
-"""Reads that wait without Python while something happens to the log, the disk or the mount."""
+"""Reads that wait natively while something happens to the log, the disk or the mount."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 APPEND = os.O_WRONLY | os.O_APPEND
 READERS = 12
-"""More than can wait without Python."""
+"""More than can wait natively."""
 BATCH_HEADER_BYTES = 61
 
 
@@ -57,7 +57,7 @@ class Reader(threading.Thread):
 
 
 class Readers:
-    """Readers of a ``.follow`` name, most of which wait without Python."""
+    """Readers of a ``.follow`` name, most of which wait natively."""
 
     def __init__(self, mounted: Mounted, count: int = READERS, name: str = "t/0") -> None:
         self._path = mounted.point / name

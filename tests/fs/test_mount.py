@@ -166,7 +166,7 @@ def test_a_read_only_mount(mounted: Mounted) -> None:
 FIRST_PROCESS = ["unshare", "--pid", "--fork", "--kill-child", "env", "--block-signal=TERM"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a process namespace of its own needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="its own process namespace needs root")
 def test_sigterm_to_the_first_process_of_a_container_before_it_handles_it(tmp_path: Path) -> None:
     data, point = tmp_path / "data", tmp_path / "mnt"
     data.mkdir()

@@ -1,4 +1,4 @@
-"""Reads of ``.follow`` names that wait without Python: through the kernel."""
+"""Reads of ``.follow`` names that wait natively: through the kernel."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ while not last.endswith(b"end\\n"):
 
 
 class Follower:
-    """A reader and a writer of a topic; the next read of the reader waits without Python."""
+    """A reader and a writer of a topic; the next read of the reader waits natively."""
 
     def __init__(self, mounted: Mounted) -> None:
         path = mounted.point / "t/0"
@@ -68,7 +68,7 @@ def waits_in_a_read(pid: int) -> bool:
 
 
 class Reading:
-    """A read in a thread of its own, which waits."""
+    """A read in its own thread, which waits."""
 
     def __init__(self, descriptor: int, place: int | None = None) -> None:
         self._found: bytes | OSError = b""
@@ -94,7 +94,7 @@ class Reading:
         return found if isinstance(found, bytes) else found.errno or 0
 
 
-def test_lines_come_without_python_and_each_of_them_once(native: Mounted) -> None:
+def test_lines_come_natively_and_each_of_them_once(native: Mounted) -> None:
     follower = Follower(native)
     chance, before = Random(3), native_writes(native, "reads")
     keyed = os.open(native.point / "t/0.tsv", APPEND)
@@ -203,7 +203,7 @@ def test_two_reads_at_one_place_both_get_what_comes(native: Mounted) -> None:
     follower.close()
 
 
-def test_more_files_than_can_wait_without_python_get_each_line(native: Mounted) -> None:
+def test_more_files_than_can_wait_natively_get_each_line(native: Mounted) -> None:
     path = native.point / "t/0"
     writer = os.open(path, APPEND)
     os.write(writer, b"first\n")

@@ -1,4 +1,4 @@
-"""Names that are looked up without Python, through the kernel, which asks again after a second.
+"""Names that are looked up natively, through the kernel, which asks again after a second.
 
 Each step is done in two mounts, one of them with ``no_native``: both have to show the same.
 """
@@ -113,14 +113,14 @@ class Walker:
 
 
 def look_again(walkers: Sequence[Walker]) -> None:
-    """Look at every path twice; the second look-ups may be answered without Python."""
+    """Look at every path twice; the second look-ups may be answered natively."""
     for _ in range(2):
         time.sleep(EXPIRED_S)
         for walker in walkers:
             walker.look()
 
 
-def test_a_path_is_looked_up_without_python(native: Mounted) -> None:
+def test_a_path_is_looked_up_natively(native: Mounted) -> None:
     path, expected = native.point / "t/0", b""
     path.touch()
     before = 0, 0

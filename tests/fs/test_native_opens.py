@@ -1,4 +1,4 @@
-"""Files that are opened, written and closed without Python, through the kernel.
+"""Files that are opened, written and closed natively, through the kernel.
 
 Each open file here may be one that Python does not know, until a request of it takes Python.
 """
@@ -60,7 +60,7 @@ def errno_of(step: Callable[[], object]) -> int:
 
 
 def open_natively(data: Path, path: Path) -> int:
-    """Open a file without Python; a few lines are written before."""
+    """Open a file natively; a few lines are written before."""
     for _ in range(100):
         before = native_opens(data)
         os.stat(path)
@@ -69,7 +69,7 @@ def open_natively(data: Path, path: Path) -> int:
             return file
         os.write(file, b"before\n")
         os.close(file)
-    pytest.fail("no file was opened without Python")
+    pytest.fail("no file was opened natively")
 
 
 def test_a_line_of_a_shell_takes_no_python(native: Mounted) -> None:

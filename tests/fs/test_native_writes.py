@@ -59,7 +59,7 @@ def native(tmp_path: Path) -> Iterator[Mounted]:
 
 
 def native_writes(mounted: Mounted, what: str = "writes") -> int:
-    """How many writes the thread has applied, or how many fsyncs were answered without Python."""
+    """How many writes the thread has applied, or how many fsyncs were answered natively."""
     with Daemon.connect(str(mounted.data)) or pytest.fail("no daemon") as daemon:
         text = daemon.prometheus().decode()
     found = re.search(rf"^logfs_native_{what}_total (\d+)", text, re.MULTILINE)

@@ -67,7 +67,7 @@ async def test_a_record_of_the_future_is_logged_once(
     assert len([r for r in caplog.records if "in the future" in r.message]) == 1
 
 
-@pytest.mark.expect_log("topic broker has no configuration of its own")
+@pytest.mark.expect_log("topic broker has no configuration")
 async def test_a_topic_without_configuration_is_left_alone_and_told_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@
 A target makes cases and checks them. A case is bytes, so that one that failed can be kept: it is
 written to ``build/fuzz``, and belongs into ``corpus/TARGET`` once the defect is mended.
 
-    runner        starts targets in processes of their own, and notes what ends them
+    runner        starts targets in their own processes, and notes what ends them
     sanitizing    builds the native modules with address and undefined-behaviour sanitizers
     mutation      random changes of bytes, numbers and batches
     native        all functions of native code in logfs.records

@@ -1,4 +1,4 @@
-/* The cursor that reads without Python, log/reading/_cursor.h, over any bytes. Built with sanitizers.
+/* The cursor that reads natively, log/reading/_cursor.h, over any bytes. Built with sanitizers.
 
    Arguments: a .log, a view (0 text, 1 tsv, 2 jsonl), a number from which the sizes of the reads follow, and
    the file position and the bytes of its rendering at which to begin. Writes the rendering to stdout, and to

@@ -1,4 +1,4 @@
-"""The cursor that reads without Python beside ``Renderer``: the same bytes, and the same places.
+"""The cursor that reads natively beside ``Renderer``: the same bytes, and the same places.
 
 A case is a piece of a log. The cursor is a program, ``cursor.c``, built with sanitizers.
 """

@@ -1,7 +1,7 @@
 """Whole data directories with changed files: every command, the follower, recovery, both mounts.
 
 A case is JSON: the seed, which is one of the directories that ``_seed`` makes, the edits of its
-files, and whether it is mounted. A command ends with a status and an error of its own; what is
+files, and whether it is mounted. A command ends with a status and its own error; what is
 called a bug, a traceback, and an end by a signal are defects.
 """
 

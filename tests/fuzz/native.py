@@ -66,7 +66,7 @@ def check(case: bytes) -> None:
     limit_decompressed(_LIMIT_BYTES)
     chance = Random(case)
     for use in _USES:
-        # A bytearray of its own: a sanitizer sees the first byte after it.
+        # A separate bytearray: a sanitizer sees the first byte after it.
         with suppress(*_REFUSED):
             use(chance, bytearray(case))
 

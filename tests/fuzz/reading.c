@@ -2,7 +2,7 @@
    Python. Built with sanitizers: for races, and for memory. A pair of sockets is the device.
 
    Programs append numbered lines. Others read them: to the end, or as from a .follow name, where a read
-   waits; more than can wait without Python, each in reads of random sizes, two of one open file at the
+   waits; more than can wait natively, each in reads of random sizes, two of one open file at the
    same place now and then. A thread sends signals for reads, another one requests that are too short or
    wrong. Two threads play Python: one serves requests, the other rolls and replaces segments, appends what
    only Python renders, and takes the lock for nothing. Every reader has to come to the end of the log, with
@@ -40,7 +40,7 @@
 
 #define PARTITIONS 2
 #define WRITERS 4
-#define FOLLOWERS 12 /* more than can wait without Python */
+#define FOLLOWERS 12 /* more than can wait natively */
 #define PLAIN 4      /* readers that do not wait */
 #define READERS (FOLLOWERS + PLAIN)
 #define SECOND_READERS 4 /* read where a follower is, through its open file */
@@ -956,7 +956,7 @@ static void run(int64_t for_ns) {
         append_for(300000000);
         set(&is_quiet, 1);
         wait_for_readers();
-        append_for(20000000); /* now most reads wait without Python */
+        append_for(20000000); /* now most reads wait natively */
         wait_for_readers();
         set(&is_quiet, 0);
     }
@@ -1012,7 +1012,7 @@ int main(int count, char **arguments) {
     serving_stop();
     shutdown(device_end, SHUT_RDWR);
     pthread_join(replies, NULL);
-    printf("%llu writes and %llu reads without Python, %lld reads by Python, of which %lld waited, %d segments, "
+    printf("%llu writes and %llu reads natively, %lld reads by Python, of which %lld waited, %d segments, "
            "%lld bytes\n",
            (unsigned long long)logfs_answered(FUSE_OPCODE_WRITE), (unsigned long long)logfs_answered(FUSE_OPCODE_READ),
            (long long)python_reads, (long long)python_waits, logs[0].count + logs[1].count,

@@ -1,4 +1,4 @@
-"""Runs targets in processes of their own, so that a crash ends a case and not the run."""
+"""Runs targets in their own processes, so that a crash ends a case and not the run."""
 
 import argparse
 import hashlib

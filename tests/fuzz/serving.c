@@ -183,7 +183,7 @@ static void reply(uint64_t unique, int error, uint64_t size) {
     serving_note_reply(unique);
 }
 
-/* Answer GETATTR, and have the next ones answered without Python. */
+/* Answer GETATTR, and have the next ones answered natively. */
 static void look(uint64_t unique, uint64_t node) {
     log_partition *partition = partitions[node - 1];
     struct attributes_reply found = {.node = node};
@@ -207,7 +207,7 @@ static char name_of(uint64_t node) { return (char)('a' + node - 1); }
 
 static void take_lookups(uint64_t node) { told_lookups[node - 1] += (int64_t)logfs_naming_take(node); }
 
-/* Answer LOOKUP of a log in the directory 1000, and have the next ones answered without Python. */
+/* Answer LOOKUP of a log in the directory 1000, and have the next ones answered natively. */
 static void find_name(uint64_t unique, uint64_t node) {
     struct entry_reply found = {.node = node};
     struct reply_header header = {.length = sizeof header + sizeof found, .unique = unique};
@@ -375,7 +375,7 @@ static void answer(const uint8_t *bytes, size_t size) {
         reply(header->unique, 0, header->pid);
         return;
     }
-    if (logfs_opening_take(request->fh) >= 0) { /* it was opened without Python */
+    if (logfs_opening_take(request->fh) >= 0) { /* it was opened natively */
         logfs_serving_begin(request->fh, &writers[number], 7);
         __atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
     }

@@ -31,7 +31,7 @@ def make(chance: Random, corpus: list[bytes]) -> bytes:
 
 
 def check(case: bytes) -> None:
-    """Give a text to every reader: each takes it or says in an error of its own what is wrong."""
+    """Give a text to every reader: each takes it or says in its own error what is wrong."""
     text = case.decode(errors="surrogateescape")
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(case)

@@ -144,7 +144,7 @@ class Model:
 
 
 def run(data: Path, drawn: list[tuple[Any, ...]]) -> None:
-    """Do the steps with a topic of their own."""
+    """Do the steps with their own topic."""
     topic = f"topic-{next(_NUMBERS)}"
     with logfs.open_store(data) as store:
         store.create_topic(topic, config=SMALL)

@@ -3,7 +3,7 @@
     with Beside(bench.disk, appender.turn):
         apply_retention(bench.log, bench.now_ms)
 
-It runs in a thread of its own, as in the daemon, one turn before each disk operation. A turn that
+It runs in its own thread, as in the daemon, one turn before each disk operation. A turn that
 has to wait, for the lock of the partition, continues when it can; the next one begins after it.
 """
 

@@ -44,7 +44,7 @@ def put(log: TransactionLog, producer: int, count: int = 3, codec: int = 0) -> N
 
 
 def finish(log: TransactionLog, producer: int, kind: int) -> None:
-    """End a transaction; the marker has a time of its own, ahead of the records'."""
+    """End a transaction; the marker has its own time, ahead of the records'."""
     log.end(producer, kind, START_MS + log.model.end_offset + 40)
 
 

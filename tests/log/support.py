@@ -96,7 +96,7 @@ class Bench:
         return LineWriter(self.log, view)
 
     def write(self, *lines: bytes) -> None:
-        """Append lines of text, each as a batch of its own."""
+        """Append lines of text, each as its own batch."""
         writer = self.writer()
         for line in lines:
             assert writer.write(line + b"\n", self.now_ms) == len(line) + 1

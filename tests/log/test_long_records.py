@@ -1,4 +1,4 @@
-"""Records that are longer than what a reader without Python takes at once."""
+"""Records that are longer than what a native reader takes at once."""
 
 from importlib.resources import files
 from itertools import accumulate, pairwise
@@ -41,6 +41,6 @@ def test_a_long_record_is_rendered_once_by_the_reader_that_began_it(view: View, 
     assert left_at
 
 
-def test_the_reader_without_python_takes_batches_of_the_same_length() -> None:
+def test_the_native_reader_takes_batches_of_the_same_length() -> None:
     text = files("logfs.log.reading").joinpath("_cursor.h").read_text()
     assert f"#define CURSOR_LARGEST ({LARGEST_PLAIN_BYTES >> 20} << 20)" in text

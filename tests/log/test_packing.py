@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def web_log(segments: int = 3, **properties: str) -> Bench:
-    """Sealed segments of lines, each a batch of its own, and an active one."""
+    """Sealed segments of lines, each its own batch, and an active one."""
     bench = Bench(SETTINGS | {name.replace("_", "."): text for name, text in properties.items()})
     for segment in range(segments):
         for n in range(15):

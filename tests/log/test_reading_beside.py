@@ -195,7 +195,7 @@ def look(process: foreign.Follower, reader: Follower, bench: Bench, view: View) 
     newcomer = Follower(GrowingFile(log, view, 0))
     newcomer.read_all()
     check(newcomer, bench, view)
-    bench.disk.now_ms = process.now_ms + 1  # the newcomer has a clock of its own
+    bench.disk.now_ms = process.now_ms + 1  # the newcomer has its own clock
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_damage_that_resembles_a_far_offset_is_truncated_and_not_split(position:
 def test_a_stop_at_any_step_of_a_split_loses_nothing(seed: int | None) -> None:
     disk = foreign((5, SPANNING)).disk
     points: list[FakeDisk] = []
-    bench = Bench(disk=disk.after_kill())  # gives the topic a name in a store of its own
+    bench = Bench(disk=disk.after_kill())  # gives the topic a name in its own store
     disk.before = lambda operation, _name, _size: points.append(
         disk.after_kill() if seed is None else disk.after_crash(seed)
     )

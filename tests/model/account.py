@@ -1,6 +1,6 @@
 """What programs have written to a partition, what they were promised, and what may be found of it.
 
-Every line begins with a number of its own, so that everything found can be told apart: the line
+Every line begins with its own number, so that everything found can be told apart: the line
 itself, a piece of it, or something that no program wrote. ``Account.learn`` is told what readers
 see while everything runs, ``Account.settle`` what they see after a stop. Both raise ``Defect``.
 """
@@ -235,7 +235,7 @@ class Account:
         """Of a line that no fsync covered, a power cut may keep a piece beside the record.
 
         Returns:
-            Where the record is; the piece is a line of its own from now on.
+            Where the record is; the piece is its own line from now on.
         """
         # Of a line that was ended, the piece is the line.
         whole = [found for found in there if found[1] == line.data][:1]

@@ -1,6 +1,6 @@
 """What the programs and the store of a ``Machine`` do, one step after the other.
 
-Each step is a name and a seed of its own, from which it draws everything, so that steps can be
+Each step is a name and its own seed, from which it draws everything, so that steps can be
 left out of a schedule without a change of the others.
 """
 

@@ -1,4 +1,4 @@
-# Runs the image in a mount namespace of its own: DIRECTORY has data, mnt. What containers print is
+# Runs the image in its own mount namespace: DIRECTORY has data, mnt. What containers print is
 # in DIRECTORY/log. crun 1.8 refuses a machine with both hierarchies of control groups, so only the
 # first stays here.
 cd "$1" || exit 1

@@ -9,7 +9,7 @@ from tests.programs.running import Child, printed
 
 
 class Rsyslog:
-    """A daemon with a configuration of its own, on Unix sockets alone."""
+    """A daemon with its own configuration, on Unix sockets alone."""
 
     def __init__(self, configuration: str, directory: Path) -> None:
         directory.mkdir()

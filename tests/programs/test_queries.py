@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 
 def of_python(expression: str, cwd: Path) -> str:
-    """Return what a Python of its own prints of an expression, which may fail."""
+    """Return what another Python process prints of an expression, which may fail."""
     script = f"import json; import {expression.partition('.')[0]}; print({expression})"
     result = shell(f"{sys.executable} -c {_quoted(script)}", cwd)
     return result.stdout or result.stderr.splitlines()[-1]

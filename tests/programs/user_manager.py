@@ -1,6 +1,6 @@
 """systemd as the manager of a user, and its journal, where no systemd runs or shall be asked.
 
-They start in namespaces of their own, with an empty ``/run`` that says that systemd has booted this
+They start in their own namespaces, with an empty ``/run`` that says that systemd has booted this
 machine, and in a control group that goes with them.
 """
 

@@ -238,4 +238,4 @@ SOURCES: Mapping[str, Callable[[Path, Platform], Source]] = {
     "machine": _machine,
     "web identity": _web_identity,
 }
-"""Name -> what makes it, in a directory of its own."""
+"""Name -> what makes it, in its own directory."""

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback that answers some requests itself, with a status of its own.
+"""An HTTP proxy on loopback that answers some requests itself, with its own status.
 
 with Answers(bucket.endpoint) as answers:
     store = replace(bucket, endpoint=answers.endpoint).open()

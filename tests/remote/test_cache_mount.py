@@ -20,7 +20,7 @@ LINES = 160_000
 
 
 class CachingMount:
-    """A mount that has its cache on a file system of its own, and keeps little in memory."""
+    """A mount that has its cache on its own file system, and keeps little in memory."""
 
     def __init__(self, mount: Mount, device: LoopDevice) -> None:
         self.mount = mount

@@ -183,7 +183,7 @@ def test_a_copy_with_other_records_does_not_stop_the_first_directory() -> None:
 def test_the_log_is_compared_again_after_the_store_failed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heads, "MOST_ENTRIES", 4)  # the others are in objects of their own
+    monkeypatch.setattr(heads, "MOST_ENTRIES", 4)  # the others are in their own objects
     bench, other = diverged_pair()
     named = bench.head.tables, bench.head.entries
     bench.objects.fail_next("get", "*table*")

@@ -15,7 +15,7 @@ LOCAL = pytest.mark.parametrize("local_bytes", ["0", "-1"])
 
 
 def source_with(*values: bytes) -> Bench:
-    """Return a log with these values, each in a batch of its own."""
+    """Return a log with these values, each in its own batch."""
     bench = Bench(SMALL)
     for value in values:
         bench.write(value)

@@ -97,7 +97,7 @@ class TieredBench(Bench):
         return DeletedTopics(self.store, catalog, writer, given_up)
 
     def fill(self, lines: int = 20, first: int = 0) -> bytes:
-        """Append lines, each in a batch of its own; returns their text."""
+        """Append lines, each in its own batch; returns their text."""
         rows = [f"line {n} {'x' * 20}".encode() for n in range(first, first + lines)]
         self.write(*rows)
         self.log.flush()

@@ -1,4 +1,4 @@
-"""One of the writers that a test runs while it kills the daemon: a program of its own.
+"""One of the writers that a test runs while it kills the daemon: its own program.
 
     python appender.py FILE JOURNAL NAME LINES [SIZE...]
 

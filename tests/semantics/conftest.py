@@ -31,7 +31,7 @@ def topic(shared_mount: Mount) -> Path:
 
 @pytest.fixture
 def mount(tmp_path: Path) -> Iterator[Mount]:
-    """A mount with a daemon of its own and one topic: orders, with one partition."""
+    """A mount with its own daemon and one topic: orders, with one partition."""
     with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
         (mount.point / "orders").mkdir()
         yield mount

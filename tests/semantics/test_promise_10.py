@@ -30,7 +30,7 @@ OWNER, MEMBER, OTHER = 21234, 21235, 65534
 
 @dataclass(frozen=True)
 class User:
-    """A user, as a process of its own has it."""
+    """A user, as its own process has it."""
 
     name: str
     uid: int

@@ -155,7 +155,7 @@ def test_open_fixed_names_keep_what_they_have(trimmed: Mount) -> None:
 
 
 def test_a_topic_of_a_broker_is_left_alone(trimmed: Mount) -> None:
-    """From a topic without a configuration of its own, as a broker leaves it, nothing is ever
+    """From a topic without its own configuration, as a broker leaves it, nothing is ever
     deleted until its policy is set.
     """
     path = trimmed.point / "orders" / "0"

@@ -34,7 +34,7 @@ TEXTS: dict[str, bytes | Path] = {**_generated(), **{path.name: path for path in
 
 
 class Appended(NamedTuple):
-    """A text that was appended to partition 0 of a topic of its own."""
+    """A text that was appended to partition 0 of its own topic."""
 
     mount: Mount
     partition: Path

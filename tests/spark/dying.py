@@ -2,7 +2,7 @@
 
 It happens once: the process makes the file ``once`` before it dies. It is the Python process that
 stages or publishes, or with the option ``kills`` the process with that number. As a program it is a
-driver of its own, whose JVM dies:
+its own driver, whose JVM dies:
 
     python -m tests.spark.dying MASTER MOMENT ONCE INPUT CHECKPOINT DATA
 """

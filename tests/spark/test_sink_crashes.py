@@ -75,7 +75,7 @@ class Job:
         start_query(spark, NEVER, self.places(NEVER)).awaitTermination()
 
     def dies_as_a_program(self, master: str, moment: str) -> str:
-        """Run it in a driver of its own until that dies, and return what it has logged."""
+        """Run it in its own driver until that dies, and return what it has logged."""
         log = self._directory / "log"
         with log.open("wb") as output:  # a process that outlives the driver would keep a pipe open
             done = subprocess.run(

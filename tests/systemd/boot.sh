@@ -1,12 +1,12 @@
 #!/bin/bash
-# boot.sh DIRECTORY COMMAND [own|host]: start systemd as process 1 in namespaces of its own, over a root that
+# boot.sh DIRECTORY COMMAND [own|host]: start systemd as process 1 in its own namespaces, over a root that
 # is this machine's below and forgotten afterwards, with the units of this tree; let it run DIRECTORY
 # /scenario; power off. What that prints is in DIRECTORY/out, what the daemons log in DIRECTORY/daemon.
 #
 # With LOGFS_ROOT, the root is that directory instead of this machine's, and has its own logfs: COMMAND
 # and the units of this tree are not used.
 #
-# COMMAND is how logfs is called, "python -m logfs". The network is one of its own, or the host's.
+# COMMAND is how logfs is called, "python -m logfs". The network is its own one, or the host's.
 # Of the machine's own units nothing is started: they would clean up
 # /tmp, set sysctls and load modules.
 

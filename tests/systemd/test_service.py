@@ -1,4 +1,4 @@
-"""The units under a real systemd, as process 1 of namespaces of its own."""
+"""The units under a real systemd, as process 1 of its own namespaces."""
 
 import os
 import shlex

@@ -64,7 +64,7 @@ def mirror(
     DATA is a data directory or a mount point. TOPIC is a name, or a regular expression between
     slashes; new topics that match are added. Batches are copied as they are, with their offsets,
     leader epochs, producers, transactions and timestamps. So everything that reads local topics
-    reads those of the cluster, at the same offsets. A mirror takes no appends of its own.
+    reads those of the cluster, at the same offsets. A mirror takes no other appends.
 
     It runs until SIGTERM, and continues where it was at the next start; no other position is kept.
     It follows leaders, new partitions, and logs that the source truncates. What the source had

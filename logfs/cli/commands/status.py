@@ -102,7 +102,7 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
             time.sleep(watch)
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - trouble has a status of its own
+    except Exception as error:  # noqa: BLE001 - trouble has its own status
         debug = bool(getattr(click.get_current_context().obj, "debug", False))
         failures.report(error, debug=debug)
         return Verdict.UNKNOWN

@@ -92,7 +92,7 @@ def verify(
     try:
         with ProgressLine("checked") as shown:
             found = _verify(_wanted(paths), jobs or 0, spark, shown)
-    except Exception as error:  # noqa: BLE001 - damage has a status of its own
+    except Exception as error:  # noqa: BLE001 - damage has its own status
         debug = bool(getattr(click.get_current_context().obj, "debug", False))
         failures.report(error, debug=debug)
         return UNCHECKED

@@ -1,7 +1,7 @@
 """Leaving the terminal: the caller gets its prompt back once the daemon has something to answer.
 
     parent    waits; exits with 0 when the daemon is ready, else with the daemon's own exit status
-    holder    a session of its own, in /, without stdin and the caller's other open files
+    holder    its own session, in /, without stdin and the caller's other open files
     daemon    the holder's child, which the holder starts again after a crash or for a restart
 
 stdout and stderr stay open until the daemon is ready, so that the errors of its start are printed

@@ -1,7 +1,7 @@
 """The output of the log: the messages of the layers below.
 
 A command shows warnings as lines on stderr. A mount logs to stderr in the foreground, to syslog or
-a file of its own in the background; what its lines look like is in ``logformat``.
+its own file in the background; what its lines look like is in ``logformat``.
 """
 
 import logging

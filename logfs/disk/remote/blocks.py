@@ -209,7 +209,7 @@ class Blocks:
     def object(self, key: str, size: int, checks: Checks = UNCHECKED) -> ObjectBlocks:
         """Return the blocks of an object; the same for the same key while any is in memory.
 
-        An object with a checksum of its own is fetched as a whole.
+        An object with its own checksum is fetched as a whole.
         """
         with self._guard:
             found = self._objects.get(key)

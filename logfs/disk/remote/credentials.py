@@ -274,7 +274,7 @@ class _OfChain:
             now_s = self._clock()
             is_soon = self._in_vain_s is not None and now_s - self._in_vain_s < _PAUSE_S
             if self._keys == refused and not is_soon:
-                with contextlib.suppress(CredentialsError):  # the request has an error of its own
+                with contextlib.suppress(CredentialsError):  # the request has its own error
                     self._load()
                 if self._keys == refused:
                     self._in_vain_s = now_s

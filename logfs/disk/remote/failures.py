@@ -1,6 +1,6 @@
 """The errors of the library obstore as those of the protocol: by its types and its texts.
 
-Only some errors of obstore have a type of their own. Its texts have the HTTP status, the code and
+Only some errors of obstore have their own type. Its texts have the HTTP status, the code and
 the message of the store, and what happened to the connection.
 """
 

@@ -2,7 +2,7 @@
 
 ``wc``, ``awk`` and the like read 4 to 64 KiB at a time, and a request through Python costs more
 than its bytes. So the third such read in a row also renders the bytes that follow it, and hands
-them to the hooks. The hooks answer later reads without Python: each read that begins where the last
+them to the hooks. The hooks answer later reads natively: each read that begins where the last
 one ended and is entirely within those bytes. Every other read comes here, with the bytes left over.
 
 Only records that the reader may already see are put ahead. Bytes at a position never change, so
@@ -34,7 +34,7 @@ _IN_A_ROW = 2
 _AT_THE_END = 4
 """As ``_IN_A_ROW``, for a read that ended early: most programs read once more, and close."""
 _WORTH_GIVING = 4096
-"""A place from which fewer bytes were read without Python is not given again soon."""
+"""A place from which fewer bytes were read natively is not given again soon."""
 _AFTER_USELESS = 16
 """How many reads later, or windows."""
 _IDLE_S = 1.0
@@ -120,10 +120,10 @@ class ReadAhead:
         hooks: The hooks, through which the file system is mounted.
         handle: The number of the open file.
         reader: Reads the file.
-        given: Called with how many bytes were read without Python; with 0 when small reads are
+        given: Called with how many bytes were read natively; with 0 when small reads are
             going to be.
         windows: The memory of all files.
-        native: Reads without Python where that is possible; None: nowhere.
+        native: Reads natively where that is possible; None: nowhere.
     """
 
     __slots__ = (
@@ -259,7 +259,7 @@ class ReadAhead:
         return out[: done + got]
 
     def _put_ahead(self, window: _Window, size: int) -> None:
-        """Have the last bytes of what was rendered into the window read without Python."""
+        """Have the last bytes of what was rendered into the window read natively."""
         begin = self._end - size
         self._put = size
         if not size:

@@ -4,7 +4,7 @@ A read on the loop opens no files and reads no index: it ends before that, and c
 thread.
 
 ``read`` on the loop renders into one buffer that all files share, so its result is valid until the
-next await. A read in a thread has a buffer of its own until then. Event loop only.
+next await. A read in a thread has its own buffer until then. Event loop only.
 """
 
 import contextlib

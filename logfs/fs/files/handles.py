@@ -161,7 +161,7 @@ class FileHandle:
 
     Attributes:
         ahead: Reads ahead where that is possible, see ``ahead``.
-        following: Reads of a ``.follow`` name without Python; None: Python reads it.
+        following: Reads of a ``.follow`` name natively; None: Python reads it.
         has_long_line: The unfinished line is too long to become a record on the loop.
         partition: The partition of the file.
         reader: Reads the file; None if it is open for writing only.
@@ -291,7 +291,7 @@ class FileHandle:
         windows: Windows,
         note: Callable[[], None],
     ) -> None:
-        """Read without Python where possible, except logs that others write.
+        """Read natively where possible, except logs that others write.
 
         Args:
             hooks: Answer the reads.

@@ -1,4 +1,4 @@
-"""Reads of one open file that continue where the last one ended, without Python.
+"""Native reads of one open file, which continue where the last one ended.
 
 The native library (``native/reading.h``) renders them from a place that Python gives it, a segment
 and a position in its file, up to the end of the log. It gives the place back with the first read

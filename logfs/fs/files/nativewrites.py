@@ -1,9 +1,9 @@
-"""Which open files are served: their writes, fsyncs and closes are answered without Python.
+"""Which open files are served: their writes, fsyncs and closes are answered natively.
 
 The native library (``native/serving.h``) serves every open file that appends. Python arms a
-partition when such a file is opened, and after a write of its own (``PartitionLog.arm``). The
+partition when such a file is opened, and after its own write (``PartitionLog.arm``). The
 library then appends until it meets something that only Python does, such as a roll or a full disk.
-A close(2) is answered without Python too, unless the file has failed. Which thread reads the
+A close(2) is answered natively too, unless the file has failed. Which thread reads the
 requests changes with what comes; see there.
 
 An fsync of a served file is a flush of its partition in a native thread, shared by all that wait
@@ -12,8 +12,8 @@ such as that of a sealed segment, is left to Python, and so is a flush that fail
 
 A file stays with Python as long as each of its writes is durable when it returns.
 
-A stat(2) of a growing name is answered without Python after Python has answered one, until Python
-changes the partition or a topic. During that time the name may be opened to append without Python,
+A stat(2) of a growing name is answered natively after Python has answered one, until Python
+changes the partition or a topic. During that time the name may be opened to append natively,
 by users without limits, so that ``echo >>`` takes none (``native/opening.h``). Such a file has no
 ``FileHandle``; the first request that is left to Python has ``OpenFiles`` make one (``take``).
 """
@@ -58,7 +58,7 @@ class NativeWrites:
         hooks: Have the thread; None where they were not built.
 
     Attributes:
-        opens: Files may be opened to append without Python.
+        opens: Files may be opened to append natively.
     """
 
     def __init__(self, hooks: Hooks | None, *, opens: bool) -> None:
@@ -103,7 +103,7 @@ class NativeWrites:
             file.is_served = False
 
     def know(self, node: PlainNode) -> bool:
-        """Have stats of an inode answered without Python as long as nothing but appends changes it.
+        """Have stats of an inode answered natively as long as nothing but appends changes it.
 
         A log that others write, or whose visible end is not its end, is left to Python.
 
@@ -131,13 +131,13 @@ class NativeWrites:
         return True
 
     def allow(self, users: Iterable[int]) -> None:
-        """Let users open files to append without Python. Once, before they do."""
+        """Let users open files to append natively. Once, before they do."""
         if self._hooks is not None and self.opens:
             for user in users:
                 self._hooks.serving.allow(user)
 
     def opened(self, number: int) -> OpenedFile | None:
-        """Return an open file that was opened without Python; None: there is none."""
+        """Return an open file that was opened natively; None: there is none."""
         return None if self._serving is None else self._serving.serving.find_opened(number)
 
     def opened_of(self, partition: MountedPartition) -> list[int]:

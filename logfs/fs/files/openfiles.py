@@ -73,8 +73,8 @@ class OpenFiles:
         inodes: The nodes of files that an earlier daemon has opened.
         kept: What is noted of open files for a later daemon.
         quotas: The limits of users.
-        names: What is looked up without Python, not while a partition is reloaded.
-        hooks: Answer reads without Python; None where they were not built.
+        names: What is looked up natively, not while a partition is reloaded.
+        hooks: Answer reads natively; None where they were not built.
         note_ahead: Called when the hooks have answered small reads, or will do so.
 
     Attributes:
@@ -214,7 +214,7 @@ class OpenFiles:
             self.native.open(number, file)
 
     def _restore(self, number: int) -> FileHandle:
-        """Return a file that was opened without Python, or by an earlier daemon.
+        """Return a file that was opened natively, or by an earlier daemon.
 
         Raises:
             StaleError: It is not known, or is gone.
@@ -240,7 +240,7 @@ class OpenFiles:
         return file
 
     def _take_native(self, number: int) -> FileHandle | None:
-        """Continue with a file that was opened without Python; None: there is none.
+        """Continue with a file that was opened natively; None: there is none.
 
         Its user has no limits, so it is not counted for that user.
         """

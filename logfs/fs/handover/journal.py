@@ -455,7 +455,7 @@ class Journal:
 def journal_of(state: HandoverState) -> Journal:
     """Return the journal in the state of a mount, with what its entries say.
 
-    Files that were opened without Python get entries like all others, and their notes end.
+    Files that were opened natively get entries like all others, and their notes end.
 
     Raises:
         StateError: It does not decode.
@@ -475,7 +475,7 @@ def journal_of(state: HandoverState) -> Journal:
             journal.opened(fh, ino, flags, uid)
         except struct.error as error:
             raise StateError(
-                f"the note of a file that was opened without Python does not decode: {error}"
+                f"the note of a file that was opened natively does not decode: {error}"
             ) from error
         state.words[at + OpenedWord.FH] = 0
     return journal

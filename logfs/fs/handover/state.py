@@ -15,7 +15,7 @@ from logfs.errors import MountError
 MAGIC: Final = 0x31484F53464C474F
 VERSION: Final = 2
 _OLDER = frozenset({1})
-"""Versions whose states are read, too: they have no files that were opened without Python."""
+"""Versions whose states are read, too: they have no files that were opened natively."""
 WORD_BYTES: Final = 8
 SLOTS_AT: Final = 4096
 SLOTS: Final = 4096
@@ -62,7 +62,7 @@ class Word(IntEnum):
     DEVICE = auto()
     """The minor number of the mount's device; 0: not known."""
     OPENED = auto()
-    """So many of the first notes of files that were opened without Python may be in use."""
+    """So many of the first notes of files that were opened natively may be in use."""
 
 
 class SlotWord(IntEnum):
@@ -91,7 +91,7 @@ class SlotWord(IntEnum):
 
 
 class OpenedWord(IntEnum):
-    """The words of a file that was opened without Python, by their index."""
+    """The words of a file that was opened natively, by their index."""
 
     FH = 0
     """0: the place is free."""

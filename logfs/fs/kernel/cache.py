@@ -2,7 +2,7 @@
 
 The kernel may return from such a call only when running requests have been answered. A daemon with
 a thread in it cannot be killed: its successor would wait for its end, and the requests for the
-successor. So the hooks send these notifications from a process of their own. Without the hooks they
+successor. So the hooks send these notifications from their own process. Without the hooks they
 are sent by threads, which are abandoned when the mount stops.
 
 Source: Linux fs/fuse/inode.c and dir.c, fuse_reverse_inval_inode, fuse_reverse_inval_entry.

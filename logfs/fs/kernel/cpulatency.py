@@ -35,7 +35,7 @@ class CpuLatency:
 
     Args:
         wanted: The mount option is set.
-        native_reads: Gives the number of reads that were answered without Python.
+        native_reads: Gives the number of reads that were answered natively.
         device: The device of the request.
     """
 

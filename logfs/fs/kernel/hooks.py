@@ -31,7 +31,7 @@ _WATCHED_MOST = 4096
 
 
 class Answered(IntEnum):
-    """Kinds of requests that are answered without Python; see ``native/answered.h``."""
+    """Kinds of requests that are answered natively; see ``native/answered.h``."""
 
     AHEAD = 0
     LOOKUP = 1
@@ -93,7 +93,7 @@ class Hooks:
         library: It, loaded.
 
     Attributes:
-        serving: What it answers without Python.
+        serving: What it answers natively.
         connection: The connection to the kernel, which outlives this process.
         suspects: Requests that may end each daemon.
     """
@@ -113,7 +113,7 @@ class Hooks:
         return self.connection.descriptor >= 0
 
     def answered(self, kind: Answered) -> int:
-        """Return how many requests of a kind were answered without Python."""
+        """Return how many requests of a kind were answered natively."""
         return int(self._library.logfs_answered(kind))
 
     @property
@@ -226,7 +226,7 @@ class Hooks:
         self._library.logfs_notify_poll(poll_handle)
 
     def notify_apart(self, messages: bytes) -> int:
-        """Send notifications from a process of their own, which may wait; returns its number.
+        """Send notifications from their own process, which may wait; returns its number.
 
         Raises:
             OSError: It cannot be started.

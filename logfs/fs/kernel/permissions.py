@@ -36,7 +36,7 @@ class FileAttributes(NamedTuple):
 class MountOwnership:
     """The owner and mode of each name: the stored ones, else the defaults of the mount.
 
-    A partition belongs to the owner of its topic unless it has an owner of its own. The root of
+    A partition belongs to the owner of its topic unless it has its own owner. The root of
     the mount is stored as the topic "".
     """
 

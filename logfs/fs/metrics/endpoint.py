@@ -1,4 +1,4 @@
-"""Where Prometheus reads: a small HTTP server in a thread of its own, with a loop of its own.
+"""Where Prometheus reads: a small HTTP server in its own thread, with its own loop.
 
     GET /metrics    the metrics, in the format that the client asks for
     GET /healthz    200 if the mount answers within two seconds, else 503
@@ -9,7 +9,7 @@ of the time, so that clients that ask more often share it. A new client is alway
 are too many, the oldest one is cut off.
 
 Any user of the machine can connect to a port of it. A web page cannot: a browser that a page has
-sent here with a host name of its own (DNS rebinding) names that host, and is refused.
+sent here with its own host name (DNS rebinding) names that host, and is refused.
 """
 
 import contextlib

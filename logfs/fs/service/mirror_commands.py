@@ -1,4 +1,4 @@
-"""Requests of ``logfs mirror``, which has a process of its own: what it fetched, and where it is.
+"""Requests of ``logfs mirror``, which has its own process: what it fetched, and where it is.
 
 A request that a client repeats after the daemon was restarted may have been carried out before. For
 all but ``replicate`` that makes no difference. ``replicate`` says where the log has to end; if it

@@ -287,7 +287,7 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """How many of them are reads that wait for records, without Python."""
+        """How many of them are reads that wait for records natively."""
         return 0 if self._hooks is None else self._hooks.serving.waiting_reads
 
     @property

@@ -153,7 +153,7 @@ class _StoppedError(BaseException):
 
 @contextlib.contextmanager
 def _ending_on_signal(session: Session) -> Iterator[None]:
-    """Handle SIGTERM until the mount is served, which has handlers of its own.
+    """Handle SIGTERM until the mount is served, which has its own handlers.
 
     While the store is loaded it ends this process, as by default, and the mount of a predecessor.
     Later it is kept for the handlers.

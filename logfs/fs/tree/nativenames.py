@@ -1,4 +1,4 @@
-"""Which names are looked up without Python: those of topics, and the plain names of partitions.
+"""Which names are looked up natively: those of topics, and the plain names of partitions.
 
 A program that opens ``orders/0`` by its path has the kernel ask for both names again once a second
 (``NAMES_S``), and for the attributes of the directories. After Python has answered a look-up, the
@@ -56,7 +56,7 @@ class NativeNames:
         return self._hooks if self._hooks is not None and self._hooks.serving.is_running else None
 
     def know(self, parent: Node, name: bytes, node: Node, seen: int) -> None:
-        """Have a name looked up without Python, which has just looked it up.
+        """Have a name that Python has just looked up be looked up natively.
 
         Args:
             parent: The directory.
@@ -79,7 +79,7 @@ class NativeNames:
             self._counted[other] += hooks.serving.take_name(other)
 
     def know_directory(self, node: TopicNode) -> None:
-        """Have stats of a topic that exists, or of the root, answered without Python."""
+        """Have stats of a topic that exists, or of the root, answered natively."""
         hooks = self._serving
         if hooks is not None and not self._changes:
             hooks.serving.know_directory(node.ino, node.attributes(), node.attr_timeout_s)

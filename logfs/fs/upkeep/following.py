@@ -5,7 +5,7 @@ New data is read in steps, so that a partition with much to read does not delay 
 
 State that outlasts the mount, above all the positions of records, is kept in a cache directory:
 that of the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_HOME/logfs``, else
-``~/.cache/logfs``. Each data directory has a subdirectory of its own there.
+``~/.cache/logfs``. Each data directory has its own subdirectory there.
 """
 
 import json

@@ -4,7 +4,7 @@ The first look is log.initial.task.delay.ms after the start, the next ones every
 log.retention.check.interval.ms. A change of a topic takes effect at the next look. Partitions are
 handled in a thread, one after the other; appends continue at the same time.
 
-A topic without a configuration of its own was created by a broker, and logfs does not know how long
+A topic without its own configuration was created by a broker, and logfs does not know how long
 to keep its records. Nothing is deleted from it until ``logfs topic alter`` has set its policy.
 
 The limits of the whole directory, see ``directoryretention``, are checked every five seconds.
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 LIMITS_TICK_S = 5.0
 """How often the limits of the directory are checked."""
 _KEPT = {
-    False: "topic {} has no configuration of its own, as a broker leaves it: nothing is ever "
+    False: "topic {} has no configuration, as a broker leaves it: nothing is ever "
     "deleted from it until 'logfs topic alter' has set its policy",
     None: "topic {}: the disk cannot read whether it has a configuration: nothing is deleted from "
     "it until that is known",
@@ -128,7 +128,7 @@ class Retention:
                 "limits",
                 f"{limit.rule} is exceeded by {missing} bytes, and no more segments can be deleted:"
                 " the others are active, compacted, tiered, held by a forward, or of topics without"
-                " a policy of their own; 'logfs du' shows the sizes",
+                " their own policy; 'logfs du' shows the sizes",
             )
         return done
 

@@ -2,7 +2,7 @@
 
 Each partition is looked at every ``remote.log.manager.task.interval.ms``. After a failure the next
 look comes sooner, after a pause that grows from one second to five minutes. Partitions are worked
-on in threads of their own, ``remote.log.manager.copier.thread.pool.size`` at the same time, so that
+on in their own threads, ``remote.log.manager.copier.thread.pool.size`` at the same time, so that
 neither reads nor appends wait for the store.
 
 A stop does not wait for the store: the threads continue with their request, and change nothing in

@@ -1,4 +1,4 @@
-/* A cursor over the batches of a .log that gives their text without Python.
+/* A native cursor over the batches of a .log, which gives their text.
 
    It goes through batches in the order of the file and renders plain records (see _plain.h), which nearly
    all are. Everything else is left to Python: compressed and legacy batches, control batches, other

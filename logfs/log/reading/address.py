@@ -391,7 +391,7 @@ def _parse_selector(selector: str, time_zone: tzinfo) -> tuple[Point, Point | No
 
 def _parse_number(digits: str, match: re.Match[str]) -> int:
     """Return digits as a number, or refuse the text of the match."""
-    # The length is checked first: int() refuses thousands of digits with an error of its own.
+    # The length is checked first: int() refuses thousands of digits with its own error.
     if len(digits) > 1 and digits.startswith("0"):
         raise _refusal(match.string, "a number has no leading zeros")
     if len(digits) > len(str(_MAX_INT64)) or int(digits) > _MAX_INT64:

@@ -27,7 +27,7 @@ class RecordPlace(NamedTuple):
 
 
 class PlainPlace(NamedTuple):
-    """Where a reader is, for one that reads the same batches without Python; see ``_cursor.h``.
+    """Where a reader is, for one that reads the same batches natively; see ``_cursor.h``.
 
     Attributes:
         segment: The segment.

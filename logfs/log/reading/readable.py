@@ -100,7 +100,7 @@ class ReadableLog(abc.ABC):
 
     Attributes:
         state: See ``ReadableState``; many of its attributes are attributes of the log as well.
-        is_part: It begins in the middle of the partition, with positions of its own.
+        is_part: It begins in the middle of the partition, with its own positions.
         is_followed: Another process writes it, so that it may change without notice.
     """
 

@@ -47,5 +47,5 @@ def for_each(function: Callable[[T], object], items: Iterable[T], threads: int =
 
 
 def in_background(function: Callable[[], object]) -> None:
-    """Call a function in a thread of its own; return at once."""
+    """Call a function in its own thread; return at once."""
     threading.Thread(target=function, name="logfs-store", daemon=True).start()

@@ -1,6 +1,6 @@
 """The parts of a log that is written here; ``partition.PartitionLog`` puts them together.
 
-_end                  native: the end of the active segment, appends without Python
+_end                  native: the end of the active segment, and appends to it
 state                 what the parts share; whether the partition takes appends
 reservation           a durable bound that no size ever shown exceeds
 unfinished            the bytes of an unfinished line, in a file

@@ -1,10 +1,10 @@
-/* Appending lines without Python: what a thread may do to a partition, and when.
+/* Native appends of lines: what a native thread may do to a partition, and when.
 
    A partition has one mutex, which every change takes: those of Python (PartitionLock) and those of
    the thread. Python may take it at any time, and the thread only tries. While a partition is *armed*,
    the thread may append lines as long as no bound is reached that Python has worked out. Whenever
-   Python takes the mutex for a change, the partition is disarmed; Python arms it again after an append
-   of its own. So nothing that Python has changed is unknown to the thread.
+   Python takes the mutex for a change, the partition is disarmed; Python arms it again after its own
+   appends. So nothing that Python has changed is unknown to the thread.
 
    Anything else is left to Python: other lines, bounds, a disk that fails. A request that is left has
    changed nothing in the log, and Python does it as if it had not been tried.
@@ -254,7 +254,7 @@ struct log_partition {
     int is_watched;  /* readers wait for records */
     int is_noting;   /* a thread that syncs has the mutex, for a moment */
     int sync_error;  /* errno of a sync that failed, which Python has not seen yet; 0: none */
-    int64_t read_bytes; /* that were read without Python, and have not been taken */
+    int64_t read_bytes; /* that were read natively, and have not been taken */
     int64_t cold;    /* requests that Python has not answered yet, and that must not be overtaken */
     log_end *end;
     shown_end *shown; /* of end */
@@ -592,7 +592,7 @@ static int appending_try(log_partition *partition) {
     return 1;
 }
 
-/* Apply a write; see _served.h. Any thread, without Python. */
+/* Apply a write; see _served.h. Any thread; it needs no interpreter. */
 static int64_t appending_write(
     log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes) {
     log_partition *partition = writer->partition;

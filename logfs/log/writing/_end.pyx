@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The end of a log as native objects: Python and a thread without Python append to the same ones.
+"""The end of a log as native objects: Python and a native thread append to the same ones.
 
 ``_end.h`` has the one append, ``_appending.h`` what the thread may do, and when.
 """

@@ -2,7 +2,7 @@
 
 @cython.final
 cdef class PartitionLock:
-    """The lock of a partition, which every change takes, and what a thread without Python may do.
+    """The lock of a partition, which every change takes, and what a native thread may do.
 
     A thread of Python may take it more than once. Taking it disarms the partition: the thread
     leaves all writes to Python until ``arm``, which is called with the lock.
@@ -212,7 +212,7 @@ cdef class PartitionLock:
             pthread_mutex_unlock(&partition.mutex)
 
     def take_read_bytes(self):
-        """Return how many bytes were read without Python since the last call."""
+        """Return how many bytes were read natively since the last call."""
         return partition_take_read(self.partition)
 
     @property

@@ -1,4 +1,4 @@
-/* What a thread without Python needs of the partitions and the writers of a process.
+/* What a native thread needs of the partitions and the writers of a process.
 
    The functions are in the module _end, those of the thread in logfs/fs/kernel/native: each knows the other
    by this header alone. */
@@ -44,7 +44,7 @@ typedef struct appending_functions {
     /* Find where the .log of the active segment ends for readers; -1: only Python knows that. Returns 0
        in the same cases. */
     int (*shown_end)(const log_partition *partition, int64_t changes, int64_t *file_position);
-    /* Count bytes that were read without Python. */
+    /* Count bytes that were read natively. */
     void (*count_read)(log_partition *partition, int64_t bytes);
     /* Open a file that appends whole lines in a view. Returns NULL if that is left to Python: it has
        changed the partition since changes, or appends to it itself. */

@@ -1,7 +1,7 @@
 """Making a partition durable: callers that ask at the same time share one fsync.
 
 A flush costs milliseconds and covers everything appended before it began. A caller that asks while
-one is under way waits for it, and needs no fsync of its own if it covered the caller's records.
+one is under way waits for it, and needs no other fsync if it covered the caller's records.
 
 The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
 since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
@@ -228,7 +228,7 @@ class Flusher:
         """Wait for the flush that was begun, if any, and take note of it. With the lock."""
         state = self._state
         error = state.lock.sync_error
-        if error:  # of a thread without Python, which has left its requests to Python
+        if error:  # of a native thread, which has left its requests to Python
             raise OSError(error, os.strerror(error), state.snapshot.active.name)
         flush = self._begun
         if flush is None:
@@ -263,7 +263,7 @@ class Flusher:
 
     @contextlib.contextmanager
     def _final_failure(self) -> Iterator[None]:
-        """Let no caller that waited for a failed flush trust an fsync of its own."""
+        """Let no caller that waited for a failed flush trust its own fsync."""
         if self._failure is not None:
             raise self._failure
         try:

@@ -63,7 +63,7 @@ class LineFiles:
         return self._unsynced_removal > self._synced_removals
 
     def _note_announcements(self) -> None:
-        """Note the files in which a thread without Python has announced batches. Any thread."""
+        """Note the files in which a native thread has announced batches. Any thread."""
         announcements = self._lock.announcements
         if announcements != self._announcements:
             self._unsynced.update(f for f in list(self._open) if f.has_unsynced_announcement)
@@ -104,7 +104,7 @@ class LineFiles:
             self.void.append(file)
 
     def find_void(self) -> None:
-        """Note the files in which a thread without Python could not cut off what did not happen."""
+        """Note the files in which a native thread could not cut off what did not happen."""
         for file in self._open:
             self.note_void(file)
 

@@ -50,7 +50,7 @@ LAST_APPEND_OFFSET = MAX_OFFSET - 2**33
 
 
 class _WrittenState:
-    """What a thread without Python may change beside Python: see ``_appending.h``.
+    """What a native thread may change beside Python: see ``_appending.h``.
 
     Attributes:
         lock: Every change takes it.
@@ -100,7 +100,7 @@ class _WrittenState:
 
     @property
     def counters(self) -> LogCounters:
-        """See ``ReadableState``; with what threads without Python have counted.
+        """See ``ReadableState``; with what native threads have counted.
 
         Appends are left out while the thread appends.
         """
@@ -236,7 +236,7 @@ class PartitionState(_WrittenState, ReadableState):
             )
 
     def check_appendable(self) -> None:
-        """Raise the error that an append of records of its own would meet.
+        """Raise the error that an append of its own records would meet.
 
         Raises:
             MirrorError: It is a mirror, which only has what its source has.
@@ -247,8 +247,8 @@ class PartitionState(_WrittenState, ReadableState):
         if self.mirror is not None:
             raise MirrorError(
                 f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "
-                "records of its own: write to the cluster, or make it an ordinary topic with "
-                f"logfs mirror --promote"
+                "records but those of its source: write to the cluster, or make it an ordinary "
+                "topic with logfs mirror --promote"
             )
         if self.snapshot.end.offset > LAST_APPEND_OFFSET:
             raise NoOffsetsLeftError(

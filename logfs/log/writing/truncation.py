@@ -1,7 +1,7 @@
 """Removing the end of a log at run time.
 
 Truncation removes whole batches. Their positions were shown, so what comes next is after them,
-in a segment of its own: bases are a property of segments.
+in its own segment: bases are a property of segments.
 
 Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 """

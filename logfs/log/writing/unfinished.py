@@ -118,7 +118,7 @@ class UnfinishedFile:
 
     Attributes:
         name: Of the file below the data directory.
-        content: What is in it; a thread without Python may add to it, with the lock.
+        content: What is in it; a native thread may add to it, with the lock.
     """
 
     def __init__(self, disk: Disk, directory: str, name: str, view: View) -> None:

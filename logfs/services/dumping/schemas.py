@@ -1,4 +1,4 @@
-"""Schemas of the messages that Kafka keeps in logs of its own; see ``messages`` for the notation.
+"""Schemas of the messages that Kafka keeps in its own logs; see ``messages`` for the notation.
 
 Source: Kafka 4.1, messages of the coordinators, of the consumer protocol and of the clients.
 """

@@ -2,7 +2,7 @@
 
 In a large directory that was never seen before, the positions of ``orders/0`` are known only when
 all of it has been read. A selector by offset or time needs no more than its own range: it gets a
-log of its own that begins with the segment in which the range begins, at position 0.
+its own log that begins with the segment in which the range begins, at position 0.
 """
 
 import threading

@@ -162,7 +162,7 @@ class _Partition:
         return math.ceil(active + (size_bytes - active) * self.workload.packed_ratio)
 
     def _of_keys(self) -> int:
-        """Return the size of the last record of each key, each in a batch of its own at worst."""
+        """Return the size of the last record of each key, each in its own batch at worst."""
         batch, keys = self.batch, (self.workload.keys or 0) / self.workload.partitions
         record = (batch.size_bytes - HEADER_BYTES) / batch.records
         return math.ceil(keys * (record + HEADER_BYTES))

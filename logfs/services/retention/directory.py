@@ -14,9 +14,9 @@ of deleted topics do: until then ``logfs topic undelete`` restores the topic.
 
 An active segment is not deleted. Therefore one that is larger than an eighth of the allowed bytes
 is sealed first, as journald limits a file to an eighth of all. Everything else that retention keeps
-stays too: topics without a configuration of their own or without ``delete`` in ``cleanup.policy``,
+stays too: topics without their own configuration or without ``delete`` in ``cleanup.policy``,
 offsets from the high watermark on, and records that wait to be forwarded. Tiered topics stay as
-well: a deletion would remove their objects from the store. They have limits of their own,
+well: a deletion would remove their objects from the store. They have their own limits,
 ``local.retention.bytes`` and ``.ms``.
 
 Source: systemd's journald.conf(5), SystemMaxUse, SystemKeepFree, SystemMaxFileSize.

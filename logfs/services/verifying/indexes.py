@@ -217,7 +217,7 @@ class TimeIndexCheck(_EntriesCheck):
         end, at = chunk.ends[row], chunk.within(chunk.places[row])
         maxima = (t for t, of in _TIME.iter_unpack(chunk.times) if of <= end)
         largest = max([self._largest, *maxima])
-        if is_message(chunk.buffer, at):  # brokers of that time had rules of their own
+        if is_message(chunk.buffer, at):  # brokers of that time had their own rules
             is_right = timestamp <= largest
         else:
             own = _INT64.unpack_from(chunk.buffer, at + MAX_TIMESTAMP_AT)[0]

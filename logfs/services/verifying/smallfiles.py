@@ -71,7 +71,7 @@ class SmallFiles:
 
     Attributes:
         config: Configuration of the topic; the defaults if it does not parse.
-        has_config: Whether the topic has a configuration of its own.
+        has_config: Whether the topic has its own configuration.
         epochs: The leader epochs; none if they do not parse.
     """
 

@@ -253,7 +253,7 @@ class GrowingFile(_RenderedFile):
         return self._view
 
     def plain_place(self) -> PlainPlace | None:
-        """Return where the next read continues, for a reader without Python; None: not possible."""
+        """Return where the next read continues, for a native reader; None: not possible."""
         if (
             self._limit is not None
             or (self._level is not IsolationLevel.READ_UNCOMMITTED or self.notes_all)

@@ -91,7 +91,7 @@ class SparkJob:
         return [answers[n] for n in range(len(pieces))]
 
     def numbers(self, count: int) -> "DataFrame":
-        """Return the numbers below a count as a column ``id``, each in a task of its own."""
+        """Return the numbers below a count as a column ``id``, each in its own task."""
         return self.spark.range(0, count, 1, count)
 
     def collect(self, rows: "DataFrame", total: int) -> pa.Table:

@@ -1,6 +1,6 @@
 """Readers of every kind while daemons are killed and replaced, and segments rolled and packed.
 
-Two writers append, one of them lines in pieces. More readers wait than may wait without Python.
+Two writers append, one of them lines in pieces. More readers wait than may wait natively.
 Each has to read the bytes of the log from the first one to the last, and none may hang.
 """
 

@@ -1,4 +1,4 @@
-"""Reads without Python over the end of a daemon: a reload, a restart, a kill."""
+"""Native reads over the end of a daemon: a reload, a restart, a kill."""
 
 import os
 import signal

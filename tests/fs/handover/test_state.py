@@ -91,7 +91,7 @@ def test_a_state_of_version_1_is_read_and_is_of_this_version_then() -> None:
     assert second.words[Word.VERSION] == state.VERSION
 
 
-def test_files_that_were_opened_without_python_get_entries_in_the_journal() -> None:
+def test_files_that_were_opened_natively_get_entries_in_the_journal() -> None:
     first = HandoverState.create()
     places = [state.OPENED_AT // 8 + place * state.OPENED_WORDS for place in range(3)]
     for place, fh in zip(places, (7, 0, 9), strict=True):  # 0: it was closed

@@ -66,7 +66,7 @@ def test_a_restore_killed_at_any_step_is_not_opened_and_can_be_completed(
 
 
 def other_directory(root: Path) -> Path:
-    """Make a data directory with a topic of its own, without a daemon."""
+    """Make a data directory with its own topic, without a daemon."""
     root.mkdir()
     store = opened(root)
     store.create_topic("other", 1, {}, now_ms())

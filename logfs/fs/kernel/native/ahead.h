@@ -15,7 +15,7 @@
 /* The most open files that have bytes ahead at the same time. */
 #define LOGFS_AHEAD_FILES 32
 
-/* Answer reads of an open file from bytes in memory, without Python: each read that begins where
+/* Answer reads of an open file natively, from bytes in memory: each read that begins where
    the last one ended, the first at the offset, and is entirely within the bytes. Any other read
    goes to Python, which takes back the rest before it does anything else with the file.
 

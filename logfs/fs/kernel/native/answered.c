@@ -1,4 +1,4 @@
-/* How many requests were answered without Python; see answered.h. */
+/* How many requests were answered natively; see answered.h. */
 
 #include "answered.h"
 

@@ -1,4 +1,4 @@
-/* How many requests were answered without Python, by their kind. */
+/* How many requests were answered natively, by their kind. */
 
 #ifndef LOGFS_ANSWERED_H
 #define LOGFS_ANSWERED_H

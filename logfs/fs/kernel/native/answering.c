@@ -1,4 +1,4 @@
-/* Requests that are answered without Python; see answering.h. */
+/* Requests that are answered natively; see answering.h. */
 
 #define _GNU_SOURCE
 

@@ -1,4 +1,4 @@
-/* Requests that are answered without Python: OPEN, WRITE, FSYNC, FLUSH and RELEASE of files that append,
+/* Requests that are answered natively: OPEN, WRITE, FSYNC, FLUSH and RELEASE of files that append,
    READ, GETATTR and LOOKUP.
 
    Any thread that reads requests, one at a time; writes: several. A request that is left to Python has

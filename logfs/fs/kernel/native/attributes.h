@@ -1,7 +1,7 @@
 /* The attributes of files that grow and of directories, so that stat(2) takes no Python.
 
    Python says what it has answered. That stays true, but for the length and the time, as long as Python
-   changes nothing of the partition: what is appended without Python is added here. A change of owners,
+   changes nothing of the partition: what is appended natively is added here. A change of owners,
    modes and topics is no change of a partition, so Python has all attributes forgotten then. */
 
 #ifndef LOGFS_ATTRIBUTES_H
@@ -14,9 +14,9 @@
 
 /* --- For Python ---------------------------------------------------------------------------------- */
 
-/* Answer GETATTRs of an inode without Python from now on, as long as Python has not changed its partition
+/* Answer GETATTRs of an inode natively from now on, as long as Python has not changed its partition
    since it was marked with changes. before: the position at which the active segment begins in the view.
-   append_key: if it may be opened to append without Python, too: of its partition, as above. Else 0. */
+   append_key: if it may be opened to append natively, too: of its partition, as above. Else 0. */
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
                         uint64_t append_key);

@@ -198,7 +198,7 @@ static void free_old_slots(void) {
     old_slots = 0;
 }
 
-/* --- Files that were opened without Python -------------------------------------------------------- */
+/* --- Files that were opened natively -------------------------------------------------------- */
 
 static uint64_t *opened_at(unsigned index) {
     return (uint64_t *)(state + STATE_OPENED_AT) + (size_t)index * OPENED_WORDS;
@@ -244,7 +244,7 @@ void handover_note_closed(unsigned place) {
 /* --- Requests that are kept whole ---------------------------------------------------------------- */
 
 /* A request is read into the place of a large one. A small one is then copied into a small place: that
-   needs no memory of its own while it waits. Between the end of read(2) and the note in the table the
+   needs no other memory while it waits. Between the end of read(2) and the note in the table the
    request is known by the bytes at the place that this word names. */
 static uint64_t *reading_word(void) { return (uint64_t *)(state + STATE_KEPT_AT); }
 
@@ -407,7 +407,7 @@ ssize_t handover_read(int fd, void *buffer, size_t size) {
     memcpy(buffer, header, (size_t)got);
     note_kept(large_at(index));
     if (large_at(index)->unique == 0)
-        header->unique = 0; /* it has a place of its own, or needs none */
+        header->unique = 0; /* it has its own place, or needs none */
     return got;
 }
 

@@ -8,7 +8,7 @@
        1536      the reply to it, up to STATE_REPLY_BYTES
        4096      STATE_SLOTS slots of SLOT_WORDS words: the WRITE requests in flight, see enum slot_word
        520 KiB   two tables of requests that were under way: see suspects.h
-       640 KiB   STATE_OPENED files that were opened without Python, of OPENED_WORDS words each, see
+       640 KiB   STATE_OPENED files that were opened natively, of OPENED_WORDS words each, see
                  enum opened_word
        1 MiB     the journal, two halves of STATE_JOURNAL_BYTES each: see handover/journal.py
        1 GiB     requests kept whole, for kernels that do not send requests again: a page of words, the
@@ -151,7 +151,7 @@ void handover_resume(const uint64_t *held);
 /* The words of a slot, by the number that handover_note_read has returned; NULL for 0. */
 uint64_t *handover_slot(unsigned slot);
 
-/* Note a file that is opened without Python, before the reply; Python has the notes of the daemon before
+/* Note a file that is opened natively, before the reply; Python has the notes of the daemon before
    in its journal by then. Returns 0 if there is no room. place: of the note, for its end; 0: nothing is
    kept. */
 int handover_note_opened(uint64_t fh, uint64_t node, uint32_t flags, uint32_t uid, unsigned *place);

@@ -213,7 +213,7 @@ static int64_t now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Answer a request without Python, if that is possible; otherwise it goes to Python. */
+/* Answer a request natively, if that is possible; otherwise it goes to Python. */
 static enum answered answer_request(const struct request_header *header, size_t size) {
     unsigned slot = handover_note_read(header, size);
     enum answered answered;

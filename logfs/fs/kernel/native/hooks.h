@@ -13,7 +13,7 @@
    The library is not linked with libfuse: it finds the libfuse that its caller, pyfuse3, uses. If
    it does not find the functions it needs, it does nothing: see logfs_session().
 
-   Read-ahead is in ahead.h, the thread that applies writes of lines without Python in serving.h, the
+   Read-ahead is in ahead.h, the native thread that applies writes of lines in serving.h, the
    hand-over to another daemon in handover.h, and what is written to the kernel without libfuse in
    session.h.
 

@@ -1,4 +1,4 @@
-/* Work on partitions that may wait for the disk, without Python: a lane for each partition.
+/* Native work on partitions that may wait for the disk: a lane for each partition.
 
    What is added to a lane is done in order, by one thread at a time. Lanes do not wait for each other:
    threads are started when all are busy, up to a limit, and stay. */

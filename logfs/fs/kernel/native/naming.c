@@ -1,4 +1,4 @@
-/* Looking up names without Python; see naming.h. */
+/* Looking up names natively; see naming.h. */
 
 #include "naming.h"
 

@@ -21,7 +21,7 @@
 
 /* --- For Python ---------------------------------------------------------------------------------- */
 
-/* Answer LOOKUPs of a name in a directory without Python from now on, as long as the attributes of the inode
+/* Answer LOOKUPs of a name in a directory natively from now on, as long as the attributes of the inode
    are known. kept_ms: how long the kernel may keep the name. Returns 0, or the inode that has to be taken
    before: one of its names is at the same place. */
 uint64_t logfs_naming_know(

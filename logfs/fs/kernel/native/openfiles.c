@@ -21,7 +21,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct open_file *buckets[BUCKETS];
 static struct left *lefts;
 static size_t left_count, left_room;
-static size_t own_count; /* files that were opened without Python */
+static size_t own_count; /* files that were opened natively */
 static int64_t left_anywhere; /* of them, those that may be about any partition */
 
 static struct open_file **place_of(uint64_t fh) {
@@ -110,7 +110,7 @@ void openfiles_note_left(uint64_t unique, uint64_t fh, int is_writer) {
     if (left_count == left_room) {
         size_t room = left_room == 0 ? 64 : 2 * left_room;
         struct left *more = realloc(lefts, room * sizeof *more);
-        if (more == NULL) { /* for good: no write is applied without Python any more */
+        if (more == NULL) { /* for good: no write is applied natively any more */
             __atomic_add_fetch(&left_anywhere, 1, __ATOMIC_SEQ_CST);
             pthread_mutex_unlock(&mutex);
             return;

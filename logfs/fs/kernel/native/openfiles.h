@@ -16,9 +16,9 @@ struct open_file {
     uint64_t fh, key; /* key: of the partition, for the slots of handover.h */
     log_partition *partition;
     log_writer *writer; /* NULL: its writes are left to Python */
-    log_writer *own;    /* that of a file that was opened without Python; as long as the file */
+    log_writer *own;    /* that of a file that was opened natively; as long as the file */
     int64_t users;      /* threads that use it just now, and 1 while it is open */
-    int is_own;         /* it was opened without Python, which does not know it */
+    int is_own;         /* it was opened natively: Python does not know it */
     unsigned place;     /* then: of its note in handover.h */
     uint64_t node;
     uint32_t flags, uid; /* flags: of open(2) */
@@ -33,7 +33,7 @@ extern const appending_functions *openfiles_functions;
    memory: then the partition is left to Python whenever that file is used. */
 int logfs_serving_open(uint64_t fh, log_partition *partition);
 
-/* Answer the requests about such a file without Python from now on. key: of the partition, for the slots
+/* Answer the requests about such a file natively from now on. key: of the partition, for the slots
    of writes in handover.h. */
 void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
 
@@ -41,7 +41,7 @@ void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
    then a write that is under way is waited for. */
 void logfs_serving_close(uint64_t fh);
 
-/* Find a file that was opened without Python, see opening.h. Returns 0 if there is none. facts: inode,
+/* Find a file that was opened natively, see opening.h. Returns 0 if there is none. facts: inode,
    flags of open(2), user. */
 int logfs_opening_find(uint64_t fh, uint64_t facts[4]);
 
@@ -68,7 +68,7 @@ struct borrowed {
 int openfiles_borrow(uint64_t fh, struct borrowed *borrowed);
 void openfiles_put_back(const struct borrowed *borrowed);
 
-/* Have a file that was opened without Python, which now owns its writer and has a hold on its partition.
+/* Have a file that was opened natively, which now owns its writer and has a hold on its partition.
    Returns 0 without memory. */
 int openfiles_add(const struct open_file *opened);
 

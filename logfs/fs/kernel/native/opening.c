@@ -1,4 +1,4 @@
-/* Opening and closing files that append without Python; see opening.h. */
+/* Opening and closing files that append natively; see opening.h. */
 
 #define _GNU_SOURCE
 

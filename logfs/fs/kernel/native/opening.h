@@ -19,7 +19,7 @@
 
 /* --- For Python ---------------------------------------------------------------------------------- */
 
-/* Let a user open files to append without Python, see opening.h. */
+/* Let a user open files to append natively, see opening.h. */
 void logfs_opening_allow(uint32_t uid);
 
 /* --- For the threads that read requests ---------------------------------------------------------- */

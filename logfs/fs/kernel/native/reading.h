@@ -1,4 +1,4 @@
-/* Reads of growing files that continue where the last one ended, without Python.
+/* Native reads of growing files, which continue where the last one ended.
 
    Python reads first. After a few reads in a row it gives the place it has come to: a segment, and a
    place in its file (give). From then on each read that continues there is rendered from the page cache by a
@@ -7,7 +7,7 @@
 
    A cursor is of one moment of its partition: as soon as Python has changed that, reads are left to it.
    So there is one rule for what is deleted, compacted or cut, and it is that of Python. What is appended
-   without Python is no such change: the end of the log is asked for at each read.
+   natively is no such change: the end of the log is asked for at each read.
 
    A file that has not been read for a second may lose its cursor to another. Python notices when it takes
    the place.
@@ -30,7 +30,7 @@
 
 /* --- For Python ---------------------------------------------------------------------------------- */
 
-/* Answer reads of an open file without Python, from an offset on, see reading.h. changes: as above. fd: of
+/* Answer reads of an open file natively, from an offset on, see reading.h. changes: as above. fd: of
    the file of a segment, and file_end: where its last batch ends. place: in it, the numbers of a
    cursor_place. view: as logfs.types.View. is_active: the segment grows. may_wait: a read that has nothing
    waits. Returns 1, or 0 if there is no place for it now. */

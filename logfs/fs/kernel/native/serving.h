@@ -1,6 +1,6 @@
 /* Which thread reads the requests: that of pyfuse3, or a native one.
 
-   Both answer the same requests without Python: those of answering.h, and reads for which Python has put
+   Both answer the same requests natively: those of answering.h, and reads for which Python has put
    bytes ahead (ahead.h). The native thread does that while Python works, and without the event loop,
    which takes several times as long as a line. But what it has read for Python costs a second switch of
    threads: it is put into a queue (queue.h), from which pyfuse3 gets it. So the native thread reads once
@@ -59,7 +59,7 @@ int serving_is_reading(void);
 /* A reply of Python has been sent. */
 void serving_note_reply(uint64_t unique);
 
-/* Answer a request that pyfuse3 has read, without Python, if that is possible. A request that has to come
+/* Answer natively a request that pyfuse3 has read, if that is possible. A request that has to come
    after those in the queue is put there. slot: what
    handover_note_read has returned for it. */
 enum answered serving_answer(const struct request_header *header, size_t size, unsigned slot);

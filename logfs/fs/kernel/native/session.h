@@ -18,7 +18,7 @@ int logfs_session(void);
    kernel does not know. */
 int logfs_notify_poll(uint64_t poll_handle);
 
-/* Send notifications from a process of their own, and return its number or -errno. The kernel may hold
+/* Send notifications from their own process, and return its number or -errno. The kernel may hold
    them up until it has replies to requests. A daemon that waits for that could not be killed, and its
    successor, which has to reply, waits for its end. messages: as they are written, one after the other. */
 int logfs_notify_apart(const void *messages, size_t size);

@@ -1,4 +1,4 @@
-/* Threads that flush partitions for the FSYNC requests that wait, without Python.
+/* Native threads that flush partitions for the FSYNC requests that wait.
 
    The requests of a partition share flushes: one flush answers all that came before it began, and the next
    one begins when it ends. Several partitions are flushed at the same time (lanes.h). A flush that fails
