@@ -23,7 +23,7 @@ class BenchMount:
     Attributes:
         point: Where it is mounted.
         start_s: Seconds from the start of the process until the mount answered.
-        pid: Of the process.
+        pid: The pid of the process.
     """
 
     def __init__(self, command: Sequence[str], point: Path) -> None:

@@ -11,7 +11,7 @@ class Samples:
 
     Attributes:
         system: "logfs", "plain", "floor", or another system that was run.
-        unit: Of the values.
+        unit: The unit of the values.
         values: One per run.
     """
 

@@ -13,7 +13,7 @@ class Limits:
         stops: Stops of the model.
         kills: Kills of daemons.
         until_s: When all of it is over, by the monotonic clock.
-        seed: Of the first schedule; the others follow.
+        seed: The seed of the first schedule; the others follow.
     """
 
     stops: int

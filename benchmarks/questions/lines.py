@@ -92,7 +92,7 @@ def beside_floors(
 
     Args:
         question, title: See ``Row``.
-        unit: Of the values.
+        unit: The unit of the values.
         budgets: One or two.
         found: The values of logfs, of the floor and of the C floor.
         others: What else there is.

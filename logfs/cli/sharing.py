@@ -32,7 +32,7 @@ def share_out(
         name: The name of the job on the cluster.
         function: Native for the most part, so that threads help; of a module, or a ``partial`` of
             one, which the workers import.
-        sizes: Of the pieces, in bytes.
+        sizes: The sizes of the pieces, in bytes.
     """
     if worker is None or isinstance(worker, int):
         return _in_threads(worker or cores(), progress, function, pieces, sizes)

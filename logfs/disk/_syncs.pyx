@@ -64,7 +64,7 @@ cdef class Syncs:
         """Start an fsync.
 
         Args:
-            descriptor: Of the file.
+            descriptor: The descriptor of the file.
             file: The object that closes the descriptor; referenced until the sync is done and taken.
             path: For an error.
 

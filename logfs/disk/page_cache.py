@@ -35,7 +35,7 @@ def cached_pages(descriptor: int, position: int, length: int) -> int | None:
 
     Args:
         position: Where the range begins, below the end of the file.
-        length: Of the range, > 0; it may end after the file.
+        length: The length of the range, > 0; it may end after the file.
     """
     length = min(length, os.fstat(descriptor).st_size - position)
     if length <= 0:

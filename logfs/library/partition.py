@@ -320,7 +320,8 @@ class Partition(Closeable):
 
         Args:
             group: The name of the group.
-            offset: Of the next record that the group will read: that of the last one plus 1.
+            offset: The offset of the next record that the group will read: that of the last one
+                plus 1.
             metadata: A text that ``logfs group describe`` shows.
             durable: Return when the position is durable.
 

@@ -102,7 +102,7 @@ class Scan:
     def lazy(self, *, sorted_times: bool = False) -> "LazyFrame":
         """Return a lazy frame of Polars over the scan, which is read when it is collected.
 
-        Columns that a query does not need are not decoded. Of a filter, comparisons of ``offset``
+        Columns that a query does not need are not decoded. In a filter, comparisons of ``offset``
         and ``timestamp`` with constants become look-ups in the indexes: ``filter(pl.col("offset")
         >= 1000)`` reads nothing before that offset. An upper limit of ``timestamp`` ends the read
         only with ``sorted_times``. Other filters are applied batch by batch.

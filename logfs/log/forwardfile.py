@@ -62,13 +62,13 @@ class ForwardIdentity(NamedTuple):
     """What is forwarded where, and as which producer.
 
     Attributes:
-        cluster_id: Of the cluster, as it names itself.
+        cluster_id: The id of the cluster, as it names itself.
         bootstrap: Brokers, as given.
         topic: The destination.
         topic_id: Its id; empty if the cluster is too old to have ids.
         partitions: ``same`` or ``key``.
         spread_over: Partitions of the destination that records are spread over.
-        producer_id, producer_epoch: Of the batches that are sent.
+        producer_id, producer_epoch: The producer id and epoch of the batches that are sent.
         first_offset: Local offset of the first record that is forwarded.
         hold_bytes: How much retention keeps for it; ``NO_LIMIT``, or ``NO_HOLD``.
         home: Machine and inode of the partition directory of which the producer is; another one
@@ -107,7 +107,7 @@ class ForwardNote(NamedTuple):
     """What a file says.
 
     Attributes:
-        name: Of the file, without its directory.
+        name: The name of the file, without its directory.
         held_offset: Records from this offset on were not acknowledged yet, as far as is known.
         report: What the process said last; empty: nothing that can be read.
         problem: Why the file does not parse, and what to do; empty: it does.
@@ -124,7 +124,7 @@ class ForwardNote(NamedTuple):
         """Return what ``.meta`` shows.
 
         Args:
-            log_end_offset: Of the partition.
+            log_end_offset: The log end offset of the partition.
             oldest_ms: Timestamp of the record at ``held_offset``; None: there is none.
         """
         return {
@@ -151,7 +151,7 @@ class ForwardNotes:
         """Return the timestamp of the record at the held offset; None if there is none.
 
         Args:
-            note: Of the forward.
+            note: The note of the forward.
             find: Returns the timestamp of the record at an offset; called if the offset is another.
         """
         offset, found = self._oldest.get(note.name, (-1, None))

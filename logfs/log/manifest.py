@@ -35,7 +35,7 @@ class BackedUp(NamedTuple):
     Attributes:
         start_offset, end_offset: The offsets it holds.
         start_position, end_position: The positions they have as text.
-        size_bytes: Of their ``.log`` files.
+        size_bytes: The size of their ``.log`` files.
     """
 
     topic: str

@@ -29,7 +29,7 @@ class MirrorSource(NamedTuple):
     """The source of a mirror.
 
     Attributes:
-        cluster_id: Of the cluster, as it names itself.
+        cluster_id: The id of the cluster, as it names itself.
         bootstrap: Brokers that it was found by, as given: ``host:port,…``.
         topic: Its name there, which may differ from the local one.
         topic_id: Its id there.

@@ -72,7 +72,7 @@ class TopicUsage:
             what: What has the quota, for the error.
             size_bytes: What the request adds.
             limit: What it may have.
-            name: Of the limit.
+            name: The name of the limit.
             most_bytes: What the logs may grow by if that is not ``size_bytes``.
 
         All partitions are measured only when the bytes admitted since the last time may have

@@ -8,7 +8,7 @@ class StorePlace(NamedTuple):
 
     Attributes:
         endpoint: The address of its server, ``http://`` or ``https://``.
-        region: Of the bucket.
+        region: The region of the bucket.
         url: The store of a data directory; None: as its ``logfs.remote`` says.
     """
 

@@ -192,8 +192,8 @@ cdef class IndexBuilder:
             batch_bytes_len: Its total size.
             base_offset: Its base offset, >= ``next_offset``.
             last_offset: Its last offset.
-            max_timestamp: Of its header, -1 if none.
-            leader_epoch: Of its header, -1 if none.
+            max_timestamp: The max timestamp of its header, -1 if none.
+            leader_epoch: The leader epoch of its header, -1 if none.
             text: Length of its text rendering.
             tsv: Length of its tsv rendering.
             jsonl: Length of its jsonl rendering.

@@ -58,7 +58,7 @@ cdef class KeptRecords:
     windows of both sides hold whole batches and are loaded in order, as ``run`` asks for them.
 
     Args:
-        base_offset: Of the new segment and of the first old one.
+        base_offset: The base offset of the new segment and of the first old one.
         index_interval_bytes: About how far apart entries are where nothing was removed.
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 

@@ -49,7 +49,7 @@ def find_produced(buf, Py_ssize_t start, Py_ssize_t stop, int64_t file_position)
         buf: A part of a log; a batch begins at ``start``.
         start: Where to begin.
         stop: Where to end; a batch cut there is left out.
-        file_position: Of ``buf[start]`` in the ``.log``.
+        file_position: The file position of ``buf[start]`` in the ``.log``.
 
     Returns:
         A list of :class:`ProducedBatch`.

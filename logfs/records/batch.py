@@ -57,7 +57,7 @@ UNKNOWN_COUNT = -1
 class BatchHeader:
     """The 61 bytes of a batch header, as they stand there; see the module for the fields.
 
-    Of a message of format v0 or v1 (see ``magic``) the fields that it does not have are -1. Of a
+    A message of format v0 or v1 (see ``magic``) has -1 in the fields that it lacks. In a
     compressed one the base offset is that of the last message inside, and the record count is
     ``UNKNOWN_COUNT``.
     """

@@ -12,8 +12,8 @@ class ProducerBatch(NamedTuple):
     """The producer of a batch; see ``logfs.log.producers.state`` for the rules.
 
     Attributes:
-        producer_id: Of the producer, >= 0.
-        epoch: Of this instance of it, 0 to 2**15 - 1; a newer one fences older ones off.
+        producer_id: The id of the producer, >= 0.
+        epoch: The epoch of this instance of it, 0 to 2**15 - 1; a newer one fences older ones off.
         base_sequence: Number of the first record among those of the producer in the partition, 0 to
             2**31 - 1; then it starts again at 0.
         is_transactional: Whether the records wait for the end of a transaction.

@@ -17,11 +17,11 @@ class ProducedBatch(NamedTuple):
     """What a batch with a producer id says.
 
     Attributes:
-        base_offset, last_offset: Of its records.
-        max_timestamp: Of its records; of a marker its own.
+        base_offset, last_offset: The first and the last offset of its records.
+        max_timestamp: The largest of its records; for a marker its own.
         producer_id, producer_epoch, base_sequence: As in its header.
         control: ``DATA``, ``ABORT``, ``COMMIT`` or ``NO_MARKER``.
-        coordinator_epoch: Of a marker; else -1.
+        coordinator_epoch: The coordinator epoch of a marker; else -1.
     """
 
     file_position: int

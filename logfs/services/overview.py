@@ -31,7 +31,7 @@ class PartitionOverview(NamedTuple):
         size_bytes: Size of the ``.log`` files.
         kept_bytes: Length of the retained values, as text.
         shown_bytes: Size of the file in a mount.
-        oldest_timestamp, newest_timestamp: Of the first retained record, and the largest.
+        oldest_timestamp, newest_timestamp: That of the first retained record, and the largest.
         records_per_second, bytes_per_second: Recent rates of appends; bytes of text.
         offline: Why it accepts no appends; None if it does.
         is_unreadable: It cannot be read either.

@@ -84,7 +84,7 @@ def parse_starting(
     """Return where to begin.
 
     Args:
-        zone: Of dates that name none.
+        zone: The zone of dates that name none.
         default: Without any of them.
         is_stream: Latest is a place to begin.
 

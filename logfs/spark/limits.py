@@ -40,8 +40,8 @@ class Limits:
     """The limits of a stream; None is none.
 
     Attributes:
-        max_offsets, max_bytes: Of a batch at most.
-        min_offsets: Of a batch at least.
+        max_offsets, max_bytes: The most that a batch has.
+        min_offsets: The fewest that a batch has.
         max_delay_ms: How long a batch may wait for that.
     """
 
@@ -102,7 +102,8 @@ def share_bytes(
     """Return where a batch ends that takes about so many bytes of what there is.
 
     Args:
-        first_piece: Of a partition: where a beginning of at least so many bytes ends, and its size.
+        first_piece: For a partition: where a beginning of at least so many bytes ends, and its
+            size.
         turn: The partition that was served last; None before the first batch.
 
     Returns:

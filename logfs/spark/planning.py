@@ -34,7 +34,7 @@ def plan(
 
     Args:
         ranges: Without empty ones, in order; none much larger than ``most_bytes``.
-        most_bytes: Of a task; one that has a larger range has only that.
+        most_bytes: The most that a task reads; one with a larger range has only that.
         min_tasks: Cut further until there are so many, if there are as many offsets.
 
     Returns:

@@ -31,7 +31,7 @@ class FakeBroker:
     """A partition ``t/0`` that a broker writes.
 
     Attributes:
-        next_offset: Of the next record.
+        next_offset: The offset of the next record.
         epoch: The leader epoch; a broker that starts has a new one.
     """
 

@@ -36,7 +36,7 @@ class Line:
     Attributes:
         states: What it was after each write, while it was unfinished.
         synced: How many of its bytes an fsync has covered while it was unfinished.
-        offset: Of the record it became; None while it is unfinished.
+        offset: The offset of the record it became; None while it is unfinished.
     """
 
     view: View

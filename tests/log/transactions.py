@@ -54,7 +54,7 @@ class Producer:
     """A transactional producer.
 
     Attributes:
-        sequence: Of its next record.
+        sequence: The sequence of its next record.
         open: Offsets of the open transaction.
     """
 

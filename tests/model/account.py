@@ -42,7 +42,7 @@ class Line:
     Attributes:
         uid: Its number.
         data: Its bytes, without the newline.
-        key: Of its record, in a topic that is compacted.
+        key: The key of its record, in a topic that is compacted.
         owner: The open file it is written through; 0: whole lines at once.
         low, high: How many bytes, with the newline, were accepted for certain and perhaps.
         lengths: How many bytes were accepted while it was unfinished.

@@ -90,7 +90,7 @@ class Readers:
         file: The name of the partition in the mount.
         day: What is appended to it meanwhile.
         directory: For what the programs print.
-        seed: Of what is read.
+        seed: The seed of what is read.
 
     Attributes:
         counts: What was compared, by kind.

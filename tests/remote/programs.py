@@ -40,9 +40,9 @@ class GoProgram(NamedTuple):
     """A program of a Go module.
 
     Attributes:
-        name: Of its file.
+        name: The name of its file.
         package: What ``go install`` gets.
-        version: Of the module.
+        version: The version of the module.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Wheel(NamedTuple):
 
     Attributes:
         project: Name of the wheel.
-        version: Of the wheel.
+        version: The version of the wheel.
         program: Its path in the wheel.
     """
 

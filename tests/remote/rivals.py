@@ -109,7 +109,7 @@ class Rivals:
     Args:
         directory: For the data and the mount points.
         bucket: Their store.
-        seed: Of what happens.
+        seed: The seed of what happens.
     """
 
     def __init__(self, directory: Path, bucket: Bucket, seed: int) -> None:

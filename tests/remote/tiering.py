@@ -45,7 +45,7 @@ class TieredBench(Bench):
 
     Attributes:
         objects: The object store.
-        directory_id: Of the data directory.
+        directory_id: The directory id of the data directory.
         tiering: The work on ``t/0`` of this process; made when it is first asked for.
     """
 

@@ -35,7 +35,7 @@ class Endings:
     Args:
         held: The mount.
         directory: For other versions of the package.
-        seed: Of the choices.
+        seed: The seed of the choices.
 
     Attributes:
         counts: How often each way was taken.

@@ -29,7 +29,7 @@ class Written:
         log: The partition while it is written.
         pieces: Producer and line of each record, in order.
         hidden: Numbers of the aborted ones.
-        sequences: Of each producer's next record.
+        sequences: The sequences of each producer's next record.
         open: Numbers of the pieces of each open transaction, by producer.
     """
 

@@ -49,7 +49,7 @@ class Beside:
         broker: Runs, and is filled here.
 
     Attributes:
-        client: Of the broker.
+        client: The client of the broker.
     """
 
     def __init__(self, spark: "SparkSession", broker: Broker) -> None:

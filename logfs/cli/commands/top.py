@@ -162,7 +162,7 @@ def _show_sums(
     """Print a table of rates, the largest first.
 
     Args:
-        titles: Of the columns.
+        titles: The titles of the columns.
         sums: The names of a row, and its sums.
         seconds: The time in which they were counted.
         most: How many rows; None: all.

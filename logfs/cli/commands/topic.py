@@ -235,8 +235,8 @@ def delete(paths: Sequence[str], *, if_exists: bool, at_once: bool, is_preview: 
 def undelete(path: str) -> None:
     """Restore the topic PATH, which was deleted less than a minute ago.
 
-    Records, positions, settings, owner and mode are as before. Of several deleted topics of this
-    name the latest is restored. Programs that had it open for appending must reopen it.
+    Records, positions, settings, owner and mode are as before. If several topics of this name
+    were deleted, the latest is restored. Programs that had it open for appending must reopen it.
 
     \b
     Examples:

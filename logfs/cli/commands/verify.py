@@ -65,8 +65,8 @@ def verify(
     positions, producers, transactions, leader epochs and checkpoints, and reports unknown files.
 
     Each finding is a line: the file, the byte or line in it, what is wrong and what was expected,
-    and what to do or what the next start repairs. Harmless findings are called notes. Of many in a
-    file with one remedy the first three are printed, and the number of the others. The exit
+    and what to do or what the next start repairs. Harmless findings are called notes. If many
+    in a file have one remedy, the first three are printed, and the number of the others. The exit
     status is 0 if nothing is damaged, 1 if something is, 2 if the check could not be completed.
 
     The command locks and changes nothing. A daemon or a broker may write to the directory. Then a

@@ -62,7 +62,7 @@ class _Entry:
         bad: Blocks that are not what they should be.
         files: Open ones.
         lock: Held while its stamp and its file change together.
-        stamp: Of the file when the last one of ``checked`` was checked.
+        stamp: The stamp of the file when the last one of ``checked`` was checked.
     """
 
     __slots__ = ("bad", "checked", "disk_bytes", "files", "lock", "stamp")

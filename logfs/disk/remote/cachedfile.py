@@ -20,7 +20,7 @@ class Stamp(NamedTuple):
     """What is another one after each change of a file.
 
     Attributes:
-        inode: Of the file.
+        inode: The inode of the file.
         names: Its links; 0: it was removed.
         size: In bytes.
         mtime_ns: When it was written.

@@ -80,7 +80,7 @@ class Credentials(Protocol):
     """A source of keys. Any thread; a call may block.
 
     Attributes:
-        region: Of the profile; None if it has none.
+        region: The region of the profile; None if it has none.
     """
 
     @property

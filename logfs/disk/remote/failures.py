@@ -72,7 +72,7 @@ def failure_of(error: Exception, address: str) -> Failure:
     """Return the error of the protocol for one that a request has raised.
 
     Args:
-        error: Of obstore; or of the protocol already, which is returned as it is.
+        error: The error of obstore; or of the protocol already, which is returned as it is.
         address: The object, for the error.
     """
     if isinstance(error, CredentialsError):

@@ -4,7 +4,7 @@ Objects are whole: a reader sees all of one ``put`` or nothing of it. An object 
 ``put``, ``create`` or ``swap`` returns. A read that begins after that sees it (strong consistency,
 as S3, GCS and Azure promise it).
 
-Conditions. Of several processes that ``create`` one key, exactly one succeeds. Of several that
+Conditions. If several processes ``create`` one key, exactly one succeeds. If several
 ``swap`` the same ETag, exactly one succeeds. An ETag may be a hash of the contents: objects with
 the same bytes have the same ETag. Contents that are swapped must therefore never repeat, and each
 has a nonce.

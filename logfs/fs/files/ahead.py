@@ -68,7 +68,7 @@ class Windows:
 
     Args:
         monotonic_s: Seconds that only go forward.
-        size_bytes: Of each.
+        size_bytes: The size of each.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], size_bytes: int = WINDOW_BYTES) -> None:

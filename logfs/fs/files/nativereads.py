@@ -31,7 +31,7 @@ class NativeReads:
         serving: The native thread, which answers the reads.
         handle: The number of the open file.
         reader: Reads the file.
-        partition: Of the file.
+        partition: The partition of the file.
         may_wait: A read at the end waits.
 
     Attributes:

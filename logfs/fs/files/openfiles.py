@@ -148,7 +148,7 @@ class OpenFiles:
 
         Args:
             node: The inode.
-            flags: Of open(2).
+            flags: The flags of open(2).
             request: The number of the request, 0 if it is not known.
             caller: The user that opens it.
 

@@ -42,7 +42,8 @@ class ProgramActivity(NamedTuple):
         uid: The user.
         program: The name of the process; empty if it is not known.
         operation: ``append``, ``read`` or ``fsync``.
-        requests: Of the kernel or, if it is a client of the control socket, of the client.
+        requests: The requests of the kernel or, if it is a client of the control socket, of the
+            client.
         bytes: What was written, or what reads returned.
     """
 

@@ -96,7 +96,7 @@ class KeptFile(NamedTuple):
 
     Attributes:
         ino: The inode number.
-        flags: Of open(2); 0 for a directory.
+        flags: The flags of open(2); 0 for a directory.
         uid: The user that has opened it.
     """
 
@@ -110,7 +110,7 @@ class KeptLine(NamedTuple):
 
     Attributes:
         view: The rendering the line is written in.
-        name: Of the file in the directory of the partition.
+        name: The name of the file in the directory of the partition.
     """
 
     view: View
@@ -150,7 +150,8 @@ class Journal:
         spare_bytes: See ``SPARE_BYTES``.
 
     Attributes:
-        identity: Of the mount; "" before ``identify``, and if there was no room for an entry.
+        identity: The identity of the mount; "" before ``identify``, and if there was no room for an
+            entry.
         nodes: The description of each inode that the kernel may know.
         files: The open files, by handle.
         directories: The open directories, by handle.
@@ -282,7 +283,7 @@ class Journal:
 
         Args:
             client: Any number of 64 bits.
-            number: Of the request; later requests of a client have higher ones.
+            number: The number of the request; later requests of a client have higher ones.
             answer: The bytes of the answer.
         """
         count = max(self._answered.values(), default=0) + 1

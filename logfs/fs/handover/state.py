@@ -120,7 +120,7 @@ class HandoverState:
     """The mapped state.
 
     Args:
-        descriptor: Of the memory file; it now belongs to this object.
+        descriptor: The descriptor of the memory file; it now belongs to this object.
 
     Attributes:
         words: The words of the header and of the slots; a slot begins at ``slot_index``.

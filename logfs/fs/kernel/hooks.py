@@ -51,7 +51,7 @@ class WatchedRow(NamedTuple):
         handle: The number of the open file.
         opcode: FUSE's number of the request.
         name: The name of the process; empty if it is not known.
-        bytes: Of writes and of the replies to reads.
+        bytes: The bytes of writes and of the replies to reads.
     """
 
     handle: int

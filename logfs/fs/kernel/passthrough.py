@@ -131,7 +131,7 @@ class Passthrough:
 
         Args:
             inode: The number of its inode.
-            number: Of the backing file.
+            number: The number of the backing file.
             handles: How many open files read from it. Without any it is closed.
         """
         backing = self._backings[inode] = _Backing(number)

@@ -54,7 +54,7 @@ class OpenedFile(NamedTuple):
 
     Attributes:
         ino: The inode number.
-        flags: Of open(2).
+        flags: The flags of open(2).
         uid: The user that has opened it.
     """
 
@@ -119,8 +119,8 @@ class Serving:
             ino: The inode.
             partition: The address of its partition.
             mark: What ``PartitionLock.mark`` said while the attributes were these.
-            view: Of the inode.
-            attributes: Of the inode.
+            view: The view of the inode.
+            attributes: The attributes of the inode.
             append_key: The number of the partition if files of the inode may be opened to append
                 natively, too; else 0.
         """
@@ -203,7 +203,7 @@ class Serving:
 
         Args:
             handle: The number of the open file.
-            offset: Of the next byte.
+            offset: The offset of the next byte.
             partition: Its address, and the number that ``PartitionLock.mark`` said while this was
                 the place.
             place: Where that byte is.

@@ -90,7 +90,7 @@ class AccessLog:
 
         Args:
             request: The name of its handler.
-            arguments: Of the handler, the context last.
+            arguments: The arguments of the handler, the context last.
             number: The errno; 0: it was done.
         """
         first, second = (*arguments[:2], None, None)[:2]

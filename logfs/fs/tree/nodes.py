@@ -93,7 +93,7 @@ class TopicNode(DirectoryNode):
     """A topic, or the root of the mount, whose name is "".
 
     Attributes:
-        name: Of the topic.
+        name: The name of the topic.
         plain: The plain names that were looked up, a cache for the tree.
     """
 

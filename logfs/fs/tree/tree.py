@@ -109,7 +109,7 @@ class LookupCache:
         """Return the node of a name, if a new look-up would give the same.
 
         Args:
-            identity: Of the partition.
+            identity: The identity of the partition.
             name: Below the topic.
             snapshot: The present state of the log.
             now_ms: The clock. If it is before the time of the look-up, TO may be in the future.

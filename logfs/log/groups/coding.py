@@ -63,7 +63,7 @@ class Position(NamedTuple):
         metadata: A text of the program that committed.
         committed_ms: The clock of the commit.
         expires_ms: When it expires, as old clients could say; None: by the retention of the store.
-        leader_epoch: Of the last record that was read; -1: unknown.
+        leader_epoch: The leader epoch of the last record that was read; -1: unknown.
     """
 
     offset: int

@@ -223,7 +223,7 @@ def count_up_to(
 
     Args:
         entries: Whole entries of ``stride`` bytes, not decreasing in the field.
-        unpack_from: Of the Struct of that one field.
+        unpack_from: That of the Struct of this one field.
         stride: Size of an entry in bytes.
         field: Position of the field in an entry.
         target: Any integer.

@@ -34,7 +34,8 @@ def append_lines(
     Args:
         data: The lines; the last byte is a LF, or there is none.
         now_ms: Timestamp of records whose lines give none.
-        notes: Of the request; the lines that it has appended already are not appended again.
+        notes: The notes of the request; the lines that it has appended already are not appended
+            again.
 
     Returns:
         What became of them; a refusal names its line by its number in ``data``, from 1.

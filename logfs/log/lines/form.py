@@ -41,8 +41,8 @@ class AppendedLines(NamedTuple):
     """Lines of a call that are in a partition now.
 
     Attributes:
-        base_offset: Of the first of them; None if the writer does not learn it.
-        last_offset: Of the last, inclusive; None likewise.
+        base_offset: The offset of the first of them; None if the writer does not learn it.
+        last_offset: The offset of the last, inclusive; None likewise.
     """
 
     partition: int

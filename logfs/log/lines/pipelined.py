@@ -101,7 +101,7 @@ def append_pieces(
     Args:
         read: Returns the next lines, none at the end; may put them into a buffer. Called in
             different threads, one at a time.
-        size_bytes: Of the buffer.
+        size_bytes: The size of the buffer.
     """
     relay = _Relay(log, read, size_bytes, writer)
     from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import

@@ -64,7 +64,7 @@ def proven_offset(
     """Return a batch with a wrong base offset, and the right one; None if none is proven.
 
     Args:
-        base_offset: Of the segment. The other arguments are those of ``repair_base_offset``.
+        base_offset: That of the segment. The other arguments are those of ``repair_base_offset``.
     """
     here, stop = scan.valid_bytes, scan.file_size
     expected, head = scan.builder.next_offset, _head(log, here, stop)

@@ -30,7 +30,7 @@ class ProducerLoader:
     Attributes:
         state: The producers at the log end.
         aborted: The aborted transactions whose markers are kept.
-        snapshot_offset: Of the newest snapshot; the log start if there is none.
+        snapshot_offset: The offset of the newest snapshot; the log start if there is none.
     """
 
     def __init__(self, loader: Loader) -> None:

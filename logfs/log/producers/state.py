@@ -70,7 +70,8 @@ class LastRecord(NamedTuple):
     """The last record of a producer. Compaction keeps its batch, at least empty, for the sequence.
 
     Attributes:
-        last_data_offset: Of its last record; None if no batch of its epoch is known.
+        last_data_offset: The offset of its last record; None if no batch of its epoch is
+            known.
     """
 
     last_data_offset: int | None

@@ -104,7 +104,7 @@ class _Scan:
 
         Args:
             place: Where a batch begins, or the one before it ends.
-            offset: Of the first record after it, or smaller.
+            offset: The offset of the first record after it, or smaller.
         """
         lengths = None
         if self._place is not None and not self._segment.has_gaps:

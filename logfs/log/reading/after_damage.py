@@ -90,7 +90,7 @@ def agrees_with_log(entry: TextEntry, follower: TextEntry, buffer: Buffer, stop:
     """Tell whether the records from an entry to the next one are as long as the two entries say.
 
     Args:
-        entry: Of a text index without gaps.
+        entry: One of a text index without gaps.
         follower: The next one.
         buffer: Whole batches, from the batch of the entry on.
         stop: How many bytes of it there are.

@@ -20,8 +20,8 @@ base64 of:
     values          the bytes of each chunk but the last
     last   int32    the bytes of the last chunk
 
-Of several copies of one segment, which a broker makes after a change of leaders, the one that was
-stored last is shown.
+A broker makes several copies of one segment after a change of leaders. The one that was stored last
+is shown.
 
 Sources: Kafka RemoteLogSegmentFileset; Aiven SegmentManifestV1, ObjectKeyFactory,
 ChunkSizesBinaryCodec, FixedSizeChunkIndex.

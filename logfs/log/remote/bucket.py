@@ -48,7 +48,7 @@ class Version(NamedTuple):
     """A head that was read.
 
     Attributes:
-        etag: Of the head; "" if it could not be read.
+        etag: The ETag of the head; "" if it could not be read.
         files: What it says.
     """
 

@@ -91,7 +91,7 @@ class Head:
         nonce: 16 random bytes.
         counter: One more in each version.
         epoch: One more with each writer.
-        generation: Of the positions, as in the segment table.
+        generation: The generation of the positions, as in the segment table.
         start: The log start.
         config: Settings of the topic; None: a broker made it.
         leader_epochs: Leader epochs up to the end of the last entry.

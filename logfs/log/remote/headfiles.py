@@ -38,7 +38,7 @@ class HeadFiles:
         place: Where its objects are.
         head: The head.
         entries: All tiered segments, those of spilled tables included.
-        mtime_ms: Of the directory.
+        mtime_ms: The modification time of the directory.
         active: The empty segment at the end.
     """
 

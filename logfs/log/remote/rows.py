@@ -55,7 +55,7 @@ class TieredRows:
 
     Attributes:
         topic_id: Part of the names of the objects.
-        generation: Of the positions.
+        generation: The generation of the positions.
         entries: The tiered segments by base offset, in their order.
         starts: Positions of log starts that were noted, by offset.
         is_torn: The last rows of the file did not decode when it was read.

@@ -109,7 +109,7 @@ class Scan:
     def lengths_of_corrupt(self, whole: Positions) -> list[Positions]:
         """Return the lengths of the skipped batches, given the length of the whole segment.
 
-        Those of refused ones are known. Of the others, each but the first is assumed to have
+        Those of refused ones are known. Each of the others but the first is assumed to have
         length 1: exact for one batch.
         """
         builder = self.builder

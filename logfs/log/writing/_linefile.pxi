@@ -5,7 +5,7 @@ cdef class LineFile:
     """What is in the file of an unfinished line, and where; see ``logfs.log.writing.unfinished``.
 
     Attributes:
-        descriptor: Of the file; -1: it is not open, or the thread cannot write it.
+        descriptor: The descriptor of the file; -1: it is not open, or the thread cannot write it.
         end, crc: Where the frames end; the checksum of the last one.
         line_bytes: Length of the line.
         line_begin, line_crc: Where its frames begin; the checksum of the frame before.

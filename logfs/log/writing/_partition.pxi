@@ -110,9 +110,9 @@ cdef class PartitionLock:
 
         Args:
             end: The end of the log.
-            descriptor: Of the ``.log``.
+            descriptor: The descriptor of the ``.log``.
             file_position: The largest size of the ``.log``.
-            last_offset: Of the last record.
+            last_offset: The offset of the last record.
             timestamp: The latest clock.
             lengths: The lengths of the renderings of the segment: text, tsv, jsonl.
             entries: How many batches may have index entries that are not in the index files.

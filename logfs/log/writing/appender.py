@@ -98,7 +98,7 @@ class Appender:
 
         Returns:
             Their offsets: the offsets they had already if the very same sequence numbers are among
-            the last five batches of the producer. Of a plain writer fewer than all only if the disk
+            the last five batches of the producer. A plain writer has fewer only if the disk
             filled up in between.
 
         Raises:

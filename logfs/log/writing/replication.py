@@ -32,7 +32,7 @@ class Replicated(NamedTuple):
     """What ``append_replica`` took over.
 
     Attributes:
-        base_offset, last_offset: Of the batches.
+        base_offset, last_offset: The first and the last offset of the batches.
         used_bytes: Their bytes. The rest of the payload was not taken: a batch that is cut, one
             that follows damage, or the disk filled up.
     """

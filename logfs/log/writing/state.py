@@ -149,7 +149,7 @@ class PartitionState(_WrittenState, ReadableState):
         opened: The open segments of the whole store.
         reserved: No position beyond it was ever shown when the partition was loaded.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
-        snapshot_offset: Of the newest producer snapshot.
+        snapshot_offset: The offset of the newest producer snapshot.
         has_new_epochs: The file does not have all of ``epochs``.
         unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
             nothing was appended since.

@@ -64,9 +64,9 @@ class UnfinishedLine(NamedTuple):
         view: The rendering the line is written in.
         announced: Base offset and CRC of the batch that holds the line, if it was appended.
         end: Where the valid frames end, without a last one that is an announcement.
-        crc: Of the last of these.
+        crc: The CRC of the last of these.
         begin: Where the first frame of the line begins.
-        begin_crc: Of the frame before that.
+        begin_crc: The CRC of the frame before that.
         is_proof: The batch in the log says whether the line is a record; see the rules above.
     """
 
@@ -117,7 +117,7 @@ class UnfinishedFile:
     ``sync_announcement``.
 
     Attributes:
-        name: Of the file below the data directory.
+        name: The name of the file below the data directory.
         content: What is in it; a native thread may add to it, with the lock.
     """
 

@@ -11,8 +11,8 @@ class Point(NamedTuple):
     """One moment of a partition; fit for JSON.
 
     Attributes:
-        base_offset: Of the active segment.
-        inode: Of its ``.log``.
+        base_offset: The base offset of the active segment.
+        inode: The inode of its ``.log``.
         size_bytes: How much of it holds records.
         recovery_point: First offset that is not known to be durable.
         unfinished: Name of the file of each line that is no record yet -> its bytes, their CRC-32C.

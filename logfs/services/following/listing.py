@@ -22,7 +22,8 @@ class Listing(NamedTuple):
     Attributes:
         logs: Base offset -> inode of every ``.log``.
         is_swapping: Files are being put in the place of others: what is missing says nothing.
-        mtime_ms: Of the directory, when it was looked at; None if it may change unseen.
+        mtime_ms: The modification time of the directory, when it was looked at; None if it may
+            change unseen.
     """
 
     logs: dict[int, int]

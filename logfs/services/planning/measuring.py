@@ -54,7 +54,7 @@ class Measured:
     def most_bytes(self, now_ms: int, store: StoreConfig) -> float:
         """Return its largest size on the disk at that rate; infinite if nothing is ever deleted.
 
-        The present size of a compacted topic is taken for its clean part. Of a topic that is copied
+        The present size of a compacted topic is taken for its clean part. To a topic that is copied
         to an object store the local retention applies, as if every sealed segment was copied.
         """
         config, rate = self.config, self.bytes_per_s(now_ms)

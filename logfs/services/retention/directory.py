@@ -77,7 +77,7 @@ class LogSegments(NamedTuple):
     """The facts of a log that the order of deletion is made from.
 
     Attributes:
-        size_bytes: Of all its segments on this disk, those that must stay included.
+        size_bytes: The size of all its segments on this disk, those that must stay included.
         segments: The segments that may be deleted, the oldest first.
     """
 

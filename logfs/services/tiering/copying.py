@@ -125,10 +125,10 @@ def put_again(
     """Store objects of a tiered segment again, under the same keys and with the same bytes.
 
     Args:
-        writer: Of the head.
+        writer: The writer of the head.
         log: The partition.
         wanted: The segment, which has local files.
-        entry: Of the segment.
+        entry: The entry of the segment.
         missing: The keys of those that the store does not have.
         throttle: Called before bytes are sent.
 

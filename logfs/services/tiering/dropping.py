@@ -51,7 +51,7 @@ def plan_dropping(segments: Sequence[LocalSegment], config: TopicConfig, now_ms:
 
     Args:
         segments: Those with local files, by base offset, the last one active.
-        config: Of the topic.
+        config: The configuration of the topic.
         now_ms: The clock.
     """
     candidates = next((n for n, s in enumerate(segments) if not s.is_tiered), len(segments))

@@ -40,8 +40,8 @@ class FirstFacts(NamedTuple):
     """The facts of a partition that has no head yet.
 
     Attributes:
-        topic_id: Of the topic.
-        generation: Of the positions, as in the segment table.
+        topic_id: The id of the topic.
+        generation: The generation of the positions, as in the segment table.
         start: The log start.
         config: Settings of the topic; None: a broker made it.
     """

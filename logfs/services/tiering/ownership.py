@@ -49,7 +49,8 @@ class OwnedVersions:
 
     Attributes:
         is_lost: Another data directory owns the partition.
-        counter: Of the newest version that is known to be in the store; 0: none is known.
+        counter: The counter of the newest version that is known to be in the store; 0: none is
+            known.
 
     Raises:
         UnsupportedFormatError: A newer logfs wrote the file.

@@ -105,7 +105,7 @@ def delete_doomed(
     """Delete the doomed objects that are due; returns how many, and how many still wait.
 
     Args:
-        writer: Of the head.
+        writer: The writer of the head.
         delay_ms: ``file.delete.delay.ms``.
         now_ms: The clock.
         is_used: Whether an open file still reads the object with a key.
@@ -137,8 +137,8 @@ def remove_partition(
     The head goes last. Until then it says what is left to do.
 
     Args:
-        writer: Of the head; has fenced other writers.
-        dropped: Of the same partition.
+        writer: That of the head; has fenced other writers.
+        dropped: Finds the entries of the same partition.
         delay_ms: ``file.delete.delay.ms``.
         now_ms: The clock.
 

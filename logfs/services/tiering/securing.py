@@ -52,7 +52,7 @@ def restore(
     In this order: a head that names an object which is not there would break every reader.
 
     Args:
-        writer: Of the head; it owns it.
+        writer: The writer of the head; it owns it.
         log: The partition.
         head: What the store has now.
         rows: The segments. Objects of those without local files are not looked for.

@@ -18,7 +18,7 @@ class NearDeletion(NamedTuple):
 
     Attributes:
         segments: How many.
-        base_offset: Of the oldest one.
+        base_offset: The base offset of the oldest one.
         setting: The limit that it reaches first: "retention.ms" or "retention.bytes".
         share: How much of the limit it has reached; from 1 on it is due.
     """

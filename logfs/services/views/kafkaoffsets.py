@@ -37,7 +37,8 @@ def offset_by_timestamp(
 
     Args:
         timestamp: Epoch milliseconds; below 0 Kafka knows no times, so that is taken for 0.
-        level: Of the consumer that asks; ``high_watermark`` is Kafka's read_uncommitted.
+        level: The isolation level of the consumer that asks; ``high_watermark`` is Kafka's
+            read_uncommitted.
 
     Raises:
         CorruptRecordError: The segment cannot be searched.

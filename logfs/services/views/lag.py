@@ -11,7 +11,7 @@ class Lag(NamedTuple):
     """The lag of a position.
 
     Attributes:
-        end_offset: Of the partition, as the isolation level shows it.
+        end_offset: The end offset of the partition, as the isolation level shows it.
         records: Offsets from the position to the end; those that were deleted are not counted.
         seconds: The age of the next record; 0 if there is none. None: that record has no timestamp,
             or was compacted away.
@@ -27,7 +27,7 @@ class Next(NamedTuple):
 
     Attributes:
         offset: Its offset.
-        timestamp: Of the record; None: unknown.
+        timestamp: The timestamp of the record; None: unknown.
     """
 
     offset: int

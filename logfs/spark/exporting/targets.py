@@ -1,7 +1,7 @@
 """Where an export writes: a directory, or a prefix of an object store. Names are relative to it.
 
 What both promise: a file is seen whole or not at all, under its name for ever, and is durable when
-``put`` returns. Of two runs at the same time one fails: a directory has a lock; in a store a run
+``put`` returns. If two run at the same time, one fails: a directory has a lock; in a store a run
 replaces the manifest only if no other run has replaced it since.
 
 In a directory a file is written under ``_logfs/writing`` and renamed; the next run removes what a

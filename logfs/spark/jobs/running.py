@@ -69,7 +69,7 @@ class SparkJob:
         """Return what a function answers for each piece.
 
         Args:
-            function: Of a module, or a ``partial`` of one: a worker imports it.
+            function: A function of a module, or a ``partial`` of one: a worker imports it.
             pieces: Plain data.
 
         Raises:
