@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from logfs.arrow.pruning import ANY, Limits, limits_of
+from logfs.arrow.pruning import ANY, ReadLimits, limits_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-Read = Callable[[Sequence[str], Limits], Iterator[pa.RecordBatch]]
+Read = Callable[[Sequence[str], ReadLimits], Iterator[pa.RecordBatch]]
 """Returns batches with some columns, and at least the records within limits."""
 
 

@@ -22,7 +22,7 @@ _CLOSED = {
 }
 
 
-class Limits(NamedTuple):
+class ReadLimits(NamedTuple):
     """Records outside of this do not pass the filter.
 
     Attributes:
@@ -37,11 +37,11 @@ class Limits(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
 
-    def both(self, other: "Limits") -> "Limits":
+    def both(self, other: "ReadLimits") -> "ReadLimits":
         """Return what is within both."""
         since = [one for one in (self.since_ms, other.since_ms) if one is not None]
         until = [one for one in (self.until_ms, other.until_ms) if one is not None]
-        return Limits(
+        return ReadLimits(
             max(self.first, other.first),
             min(self.stop, other.stop),
             max(since, default=None),
@@ -49,10 +49,10 @@ class Limits(NamedTuple):
         )
 
 
-ANY = Limits()
+ANY = ReadLimits()
 
 
-def limits_of(serialized: str) -> Limits:
+def limits_of(serialized: str) -> ReadLimits:
     """Return what an expression in the JSON of Polars says about offsets and times."""
     try:
         return decode_json(serialized, _limits)
@@ -60,7 +60,7 @@ def limits_of(serialized: str) -> Limits:
         return ANY
 
 
-def _limits(node: Any) -> Limits:  # noqa: ANN401 - JSON
+def _limits(node: Any) -> ReadLimits:  # noqa: ANN401 - JSON
     match node:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             return _limits(left).both(_limits(right))
@@ -79,12 +79,12 @@ def _limits(node: Any) -> Limits:  # noqa: ANN401 - JSON
     return ANY
 
 
-def _compared(name: str, op: str, value: Any) -> Limits:  # noqa: ANN401 - JSON
+def _compared(name: str, op: str, value: Any) -> ReadLimits:  # noqa: ANN401 - JSON
     compare = _COLUMNS.get(name)
     return ANY if compare is None else compare(op, value)
 
 
-def _offset(op: str, value: Any) -> Limits:  # noqa: ANN401, PLR0911 - JSON, a table
+def _offset(op: str, value: Any) -> ReadLimits:  # noqa: ANN401, PLR0911 - JSON, a table
     match value:
         case {"Dyn": {"Int": int(number)}}:
             pass
@@ -94,19 +94,19 @@ def _offset(op: str, value: Any) -> Limits:  # noqa: ANN401, PLR0911 - JSON, a t
             return ANY
     match op:
         case "Gt":
-            return Limits(first=number + 1)
+            return ReadLimits(first=number + 1)
         case "GtEq":
-            return Limits(first=number)
+            return ReadLimits(first=number)
         case "Lt":
-            return Limits(stop=number)
+            return ReadLimits(stop=number)
         case "LtEq":
-            return Limits(stop=number + 1)
+            return ReadLimits(stop=number + 1)
         case "Eq":
-            return Limits(number, number + 1)
+            return ReadLimits(number, number + 1)
     return ANY
 
 
-def _time(op: str, value: Any) -> Limits:  # noqa: ANN401, PLR0911 - JSON, a table
+def _time(op: str, value: Any) -> ReadLimits:  # noqa: ANN401, PLR0911 - JSON, a table
     match value:
         case {"Scalar": {"Datetime": [int(number), str(unit), {"inner": "UTC"}]}}:
             floor, rest = divmod(number, _PER_MS[unit])
@@ -115,16 +115,16 @@ def _time(op: str, value: Any) -> Limits:  # noqa: ANN401, PLR0911 - JSON, a tab
     ceiling = floor + (rest > 0)
     match op:
         case "Gt":
-            return Limits(since_ms=floor + 1)
+            return ReadLimits(since_ms=floor + 1)
         case "GtEq":
-            return Limits(since_ms=ceiling)
+            return ReadLimits(since_ms=ceiling)
         case "Lt":
-            return Limits(until_ms=ceiling - 1)
+            return ReadLimits(until_ms=ceiling - 1)
         case "LtEq":
-            return Limits(until_ms=floor)
+            return ReadLimits(until_ms=floor)
         case "Eq":
-            return Limits(since_ms=ceiling, until_ms=floor)
+            return ReadLimits(since_ms=ceiling, until_ms=floor)
     return ANY
 
 
-_COLUMNS: Mapping[str, Callable[[str, Any], Limits]] = {"offset": _offset, "timestamp": _time}
+_COLUMNS: Mapping[str, Callable[[str, Any], ReadLimits]] = {"offset": _offset, "timestamp": _time}

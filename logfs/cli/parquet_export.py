@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from logfs.spark.exporting.export import Exporter
     from logfs.spark.exporting.manifest import Written
     from logfs.spark.exporting.targets import ExportTarget
-    from logfs.spark.exporting.verifying import Verified
+    from logfs.spark.exporting.verifying import VerifiedExport
 
 
 class Exported(NamedTuple):
@@ -165,7 +165,7 @@ def _verified(
     return _sum_of(list(share(check, files, sizes)))
 
 
-def _sum_of(found: "Sequence[Verified]") -> VerifiedFiles:
+def _sum_of(found: "Sequence[VerifiedExport]") -> VerifiedFiles:
     """Return what was found in all ranges."""
     return VerifiedFiles(
         sum(one.files for one in found),

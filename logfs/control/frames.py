@@ -34,7 +34,7 @@ _HEAD = struct.Struct(">4sIII")
 HEAD_BYTES = _HEAD.size
 
 
-class Head(NamedTuple):
+class FrameHead(NamedTuple):
     """The first bytes of a frame."""
 
     header_bytes: int
@@ -65,7 +65,7 @@ def encode_header(header: Mapping[str, Any], payload_bytes: int) -> bytes:
     return _HEAD.pack(_MAGIC, VERSION, len(text), payload_bytes) + text
 
 
-def decode_head(data: bytes) -> Head:
+def decode_head(data: bytes) -> FrameHead:
     """Parse the first ``HEAD_BYTES`` of a frame.
 
     Raises:
@@ -81,7 +81,7 @@ def decode_head(data: bytes) -> Head:
         )
     if header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
         raise ControlError(f"a frame of {header_bytes} and {payload_bytes} bytes is too large")
-    return Head(header_bytes, payload_bytes)
+    return FrameHead(header_bytes, payload_bytes)
 
 
 def decode_header(data: bytes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
-from logfs.services.backup.copying import ChangedError, Job
+from logfs.services.backup.copying import Job, SourceChangedError
 from logfs.services.backup.point import Point
 from logfs.services.backup.restoring import (
     RestorePlan,
@@ -99,7 +99,7 @@ def take_backup(
             with _asked(data) as daemon:
                 made = back_up(job, data, daemon.ask, wanted.topics, store)
             give_away([target], data)
-        except ChangedError as error:
+        except SourceChangedError as error:
             say(f"{data}: {error}; continuing from there")
         else:
             return made
@@ -139,7 +139,7 @@ def restore_backup(
         done = restore_topics(job, topics) if is_other else restore_all(job, backup, topics)
         files = [entry.path for entry in os.scandir(data) if entry.is_file()]
         give_away([*files, *(f"{data}/{tp.directory}" for tp in done)], data)
-    except ChangedError as error:
+    except SourceChangedError as error:
         raise BackupError(f"a process writes the backup: {error}") from error
     else:
         return done

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from logfs.arrow.reading import RecordBatchReader
 
 
-class PartitionPlace(NamedTuple):
+class PartitionAccess(NamedTuple):
     """A partition, and what reads and writes it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Partition(Closeable):
         isolation_level: Which records of transactions it shows.
     """
 
-    def __init__(self, place: PartitionPlace, level: IsolationLevel, owned: ExitStack) -> None:
+    def __init__(self, place: PartitionAccess, level: IsolationLevel, owned: ExitStack) -> None:
         topic_partition, self._source, self._writer, self._groups, self._zone = place
         self.topic, self.number = topic_partition
         self.isolation_level = level

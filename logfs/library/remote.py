@@ -31,7 +31,7 @@ from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
 from logfs.records.jsontext import decode_object
-from logfs.services.backup.copying import ChangedError
+from logfs.services.backup.copying import SourceChangedError
 from logfs.services.backup.restoring import restore_all
 from logfs.services.tiering.owning import PartitionTiering
 from logfs.services.tiering.stores import mark_store
@@ -201,5 +201,5 @@ def fetch(
         job = new_job(disk, PosixDisk(data), transfer, (data,), say)
         try:
             return restore_all(job, url, topics)
-        except ChangedError as error:
+        except SourceChangedError as error:
             raise BackupError(f"the store was changed meanwhile: {error}; run it again") from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from polars import LazyFrame
 
     from logfs.arrow.columns import ArrowColumn
-    from logfs.arrow.pruning import Limits
+    from logfs.arrow.pruning import ReadLimits
     from logfs.arrow.reading import RecordBatch, RecordBatchReader, Schema
     from logfs.disk.vfs import Disk
 
@@ -132,7 +132,7 @@ class Scan:
             ) from error
 
     def _limited(
-        self, names: Sequence[str], limits: "Limits", *, sorted_times: bool
+        self, names: Sequence[str], limits: "ReadLimits", *, sorted_times: bool
     ) -> "Iterator[RecordBatch]":
         """Return the batches with some columns, and at least the records within limits."""
         from logfs.arrow.columns import named

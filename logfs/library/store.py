@@ -12,7 +12,7 @@ from logfs.library.followed_directory import FollowedDirectory
 from logfs.library.groups import Groups
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory, shown_level
-from logfs.library.partition import Partition, PartitionPlace
+from logfs.library.partition import Partition, PartitionAccess
 from logfs.library.places import DirectoryKind, Place, kind_of, locate
 from logfs.library.points import Point, point_of
 from logfs.library.topic import Topic
@@ -185,7 +185,7 @@ class Store(Closeable):
             disk, lambda other: other == topic_partition, positions=positions
         )
         owned.callback(source.close)
-        place = PartitionPlace(topic_partition, source, self._writer, self._groups, self._zone)
+        place = PartitionAccess(topic_partition, source, self._writer, self._groups, self._zone)
         return Partition(place, level, owned)
 
     def _check_open(self) -> None:

@@ -20,7 +20,7 @@ from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.listing import list_partition
 from logfs.log.names import FileKind, format_segment_file
-from logfs.log.segments.scan import Scan, Skipped, scan_segment
+from logfs.log.segments.scan import SegmentScan, Skipped, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import TableEntry, TableState
 from logfs.log.topics import effective_config, read_properties
@@ -126,7 +126,7 @@ def _content(disk: Disk, name: str) -> bytes | None:
         return None
 
 
-def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:
+def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> SegmentScan:
     """Scan a segment like a start that finds no index."""
     config = effective_config(TopicConfig(), task.config)
     log = disk.open(segment.name)

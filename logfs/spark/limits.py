@@ -36,7 +36,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StreamLimits:
     """The limits of a stream; None is none.
 
     Attributes:
@@ -51,9 +51,9 @@ class Limits:
     max_delay_ms: int = 900_000
 
 
-def parse_limits(given: Mapping[str, str]) -> Limits:
+def parse_limits(given: Mapping[str, str]) -> StreamLimits:
     """Return what the options say; raise InvalidConfigError."""
-    limits = Limits(
+    limits = StreamLimits(
         positive(given, "maxOffsetsPerTrigger"),
         _parse_size(given),
         positive(given, "minOffsetsPerTrigger"),
@@ -126,7 +126,7 @@ def share_bytes(
     return shared, turn
 
 
-def has_enough(limits: Limits, begins: Offsets, ends: Offsets, waited_ms: float) -> bool:
+def has_enough(limits: StreamLimits, begins: Offsets, ends: Offsets, waited_ms: float) -> bool:
     """Return whether there is enough for a batch, or it has waited long enough."""
     if limits.min_offsets is None or waited_ms >= limits.max_delay_ms:
         return True

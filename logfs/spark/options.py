@@ -16,7 +16,7 @@ from logfs.library.selection import Selection
 from logfs.library.table_path import LogsPath, parse_path
 from logfs.log.reading.address import Earliest, Latest
 from logfs.spark.bounds import Bound, check_order, parse_ending, parse_starting
-from logfs.spark.limits import Limits, parse_limits
+from logfs.spark.limits import StreamLimits, parse_limits
 from logfs.spark.selection import ASSIGN, PATTERN, SUBSCRIBE, parse_selection
 from logfs.spark.values import flag, positive
 from logfs.types import IsolationLevel, TopicPartition
@@ -98,7 +98,7 @@ class ReadOptions:
     min_partitions: int | None
     max_records: int | None
     has_headers: bool
-    limits: Limits
+    limits: StreamLimits
 
 
 def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) -> ReadOptions:

@@ -12,7 +12,7 @@ import pytest
 
 import logfs
 from logfs import NewRecord
-from logfs.arrow.pruning import ANY, Limits, limits_of
+from logfs.arrow.pruning import ANY, ReadLimits, limits_of
 from tests.mounting import ROOT
 
 BEGIN_MS = 1_700_000_000_000
@@ -129,7 +129,7 @@ def test_a_filter_that_is_not_understood_limits_nothing(text: str) -> None:
 
 
 def test_times_between_milliseconds_are_rounded_to_the_safe_side() -> None:
-    def limits(op: str, microseconds: int) -> Limits:
+    def limits(op: str, microseconds: int) -> ReadLimits:
         value = {"Scalar": {"Datetime": [microseconds, "Microseconds", {"inner": "UTC"}]}}
         sides = {"left": {"Column": "timestamp"}, "right": {"Literal": value}}
         return limits_of(json.dumps({"BinaryExpr": {**sides, "op": op}}))

@@ -16,7 +16,7 @@ from logfs.disk.vfs import Disk
 from logfs.log.indexes.textindex import TEXT_INDEX, decode_text_entry, encode_text_entry, find_gaps
 from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
-from logfs.log.segments.scan import Scan, rebuild_indexes, scan_segment
+from logfs.log.segments.scan import SegmentScan, rebuild_indexes, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.records.batch import BatchFields, BatchHeader, decode_records, encode_batch
@@ -225,7 +225,7 @@ def _rewritten(
 
 
 def _text_entries(
-    base_offset: int, batches: Sequence[_Batch], sizes: Sequence[int], scan: Scan
+    base_offset: int, batches: Sequence[_Batch], sizes: Sequence[int], scan: SegmentScan
 ) -> tuple[bytes, bool]:
     """The entries that the index interval asks for, and a pair for each gap; are there gaps?"""
     dense = scan.text_entries

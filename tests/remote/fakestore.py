@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from logfs.disk.remote.objects import ChangedError, Listing, ObjectStat
+from logfs.disk.remote.objects import ChangedError, KeyListing, ObjectStat
 from logfs.disk.vfs import ReadableBuffer, check_size
 from tests.fakestate import Stopped
 
@@ -135,14 +135,14 @@ class FakeStore:
         """See ``ObjectStore``."""
         self._change("delete", key, lambda: self.objects.pop(key, None))
 
-    def list_level(self, prefix: str) -> Listing:
+    def list_level(self, prefix: str) -> KeyListing:
         """See ``ObjectStore``."""
         self._begin("list_level", prefix)
         with self._guard:
             rests = [key.removeprefix(prefix) for key in self.objects if key.startswith(prefix)]
             directories = sorted({rest.split("/")[0] for rest in rests if "/" in rest})
             here = sorted(prefix + rest for rest in rests if "/" not in rest)
-            return Listing(directories, [self._stat(key) for key in here])
+            return KeyListing(directories, [self._stat(key) for key in here])
 
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from logfs.config import StoreConfig
-from logfs.disk.remote.objects import Listing
+from logfs.disk.remote.objects import KeyListing
 from logfs.disk.remote.treedisk import TreeDisk
 from logfs.log.host import Host
 from logfs.log.reading.lookup import offset_for_time
@@ -275,7 +275,7 @@ def test_a_list_that_lacks_what_is_there_changes_nothing(monkeypatch: pytest.Mon
     origin = Origin()
     followed = origin.follow()
     with monkeypatch.context() as patch:
-        patch.setattr(origin.store, "list_level", lambda _: Listing([], []))
+        patch.setattr(origin.store, "list_level", lambda _: KeyListing([], []))
         origin.look(followed)
         assert followed.topics() == ["t"]
         assert_same(followed.partition(*TP), origin.log)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import InvalidConfigError
-from logfs.spark.limits import Limits, has_enough, parse_limits, share
+from logfs.spark.limits import StreamLimits, has_enough, parse_limits, share
 from logfs.spark.streaming import from_json, to_json
 from logfs.types import TopicPartition
 
@@ -41,11 +41,11 @@ def test_what_has_no_size_is_taken_whole() -> None:
 
 
 def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough() -> None:
-    limits = Limits(min_offsets=10, max_delay_ms=1000)
+    limits = StreamLimits(min_offsets=10, max_delay_ms=1000)
     assert not has_enough(limits, {A: 0, B: 5}, {A: 4, B: 10}, 999)
     assert has_enough(limits, {A: 0, B: 5}, {A: 5, B: 10}, 999)
     assert has_enough(limits, {A: 0, B: 5}, {A: 4, B: 10}, 1000)
-    assert has_enough(Limits(), {A: 0}, {A: 0}, 0)
+    assert has_enough(StreamLimits(), {A: 0}, {A: 0}, 0)
 
 
 @pytest.mark.parametrize(

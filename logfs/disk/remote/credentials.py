@@ -55,7 +55,7 @@ _FAILED_PAUSE_S = 10.0
 _SHOWN = 4
 
 
-class Keys(NamedTuple):
+class SigningKeys(NamedTuple):
     """What signs a request; its text has no secret."""
 
     access_key_id: str
@@ -98,7 +98,7 @@ class Credentials(Protocol):
         """Whether the source may have other keys later, in this process."""
         ...
 
-    def current(self) -> Keys | None:
+    def current(self) -> SigningKeys | None:
         """Return the keys for the next request; None: obstore finds them by itself.
 
         Raises:
@@ -106,7 +106,7 @@ class Credentials(Protocol):
         """
         ...
 
-    def renew(self, refused: Keys | None) -> bool:
+    def renew(self, refused: SigningKeys | None) -> bool:
         """Ask the source again; return whether it has other keys than those that were refused."""
         ...
 
@@ -185,13 +185,13 @@ class _OfEnvironment:
     def __init__(self, environment: Mapping[str, str]) -> None:
         secret = environment.get("AWS_SECRET_ACCESS_KEY", "")
         token = environment.get("AWS_SESSION_TOKEN") or None
-        self._keys = Keys(environment[ACCESS_KEY], secret, token)
+        self._keys = SigningKeys(environment[ACCESS_KEY], secret, token)
 
-    def current(self) -> Keys | None:
+    def current(self) -> SigningKeys | None:
         """See ``Credentials``."""
         return self._keys
 
-    def renew(self, refused: Keys | None) -> bool:
+    def renew(self, refused: SigningKeys | None) -> bool:
         """See ``Credentials``."""
         return refused != self._keys
 
@@ -203,11 +203,11 @@ class _OfObstore:
     region: str | None = None
     source = "what the platform gives"
 
-    def current(self) -> Keys | None:
+    def current(self) -> SigningKeys | None:
         """See ``Credentials``."""
         return None
 
-    def renew(self, refused: Keys | None) -> bool:
+    def renew(self, refused: SigningKeys | None) -> bool:
         """See ``Credentials``."""
         return refused is not None
 
@@ -230,7 +230,7 @@ class _OfChain:
         self._web_identity = environment.get("AWS_WEB_IDENTITY_TOKEN_FILE")
         self._lock = threading.Lock()
         self._found: Any = None
-        self._keys: Keys | None = None
+        self._keys: SigningKeys | None = None
         self._seen: object = None
         self._in_vain_s: float | None = None
         self._failed_s: float | None = None
@@ -258,7 +258,7 @@ class _OfChain:
         }
         return words.get(method, method)
 
-    def current(self) -> Keys | None:
+    def current(self) -> SigningKeys | None:
         """See ``Credentials``."""
         seen = stamp_of(self._files)
         if self._keys is None or seen != self._seen:
@@ -268,7 +268,7 @@ class _OfChain:
                     self._seen = seen
         return self._freeze()
 
-    def renew(self, refused: Keys | None) -> bool:
+    def renew(self, refused: SigningKeys | None) -> bool:
         """See ``Credentials``."""
         with self._lock:
             now_s = self._clock()
@@ -317,7 +317,7 @@ class _OfChain:
         elif self._keys is None:
             raise CredentialsError(NO_CREDENTIALS)
 
-    def _freeze(self) -> Keys | None:
+    def _freeze(self) -> SigningKeys | None:
         """Return the keys; botocore renews those that expire soon."""
         if self._failed_s is not None and self._clock() - self._failed_s < _FAILED_PAUSE_S:
             return self._keys
@@ -344,11 +344,11 @@ class _OfChain:
         logger.warning("%s. The previous key (%s) stays in use", text, self._keys)
 
 
-def _frozen(found: Any) -> Keys | None:  # noqa: ANN401
+def _frozen(found: Any) -> SigningKeys | None:  # noqa: ANN401
     keys = found.get_frozen_credentials()
     if not keys.access_key or not keys.secret_key:
         return None
-    return Keys(keys.access_key, keys.secret_key, keys.token or None)
+    return SigningKeys(keys.access_key, keys.secret_key, keys.token or None)
 
 
 def _line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from logfs.disk.posix import PosixDisk
-from logfs.disk.remote.objects import Listing, ObjectStat
+from logfs.disk.remote.objects import KeyListing, ObjectStat
 from logfs.disk.vfs import FileStat, ReadableBuffer
 
 SCHEME = "file://"
@@ -62,14 +62,14 @@ class FolderStore:
         """Raise OSError (EROFS)."""
         self._refuse(key)
 
-    def list_level(self, prefix: str) -> Listing:
+    def list_level(self, prefix: str) -> KeyListing:
         """See ``ObjectStore``."""
         try:
             found = self._disk.contents(prefix.rstrip("/"))
         except (FileNotFoundError, NotADirectoryError):
-            return Listing([], [])
+            return KeyListing([], [])
         objects = [self.stat(prefix + name) for name in sorted(found.files)]
-        return Listing(sorted(found.directories), objects)
+        return KeyListing(sorted(found.directories), objects)
 
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""

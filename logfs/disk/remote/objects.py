@@ -64,7 +64,7 @@ class ObjectStat(NamedTuple):
     modified_ms: int
 
 
-class Listing(NamedTuple):
+class KeyListing(NamedTuple):
     """One level of the keys: what lies directly below a prefix.
 
     Attributes:
@@ -146,7 +146,7 @@ class ObjectStore(Protocol):
         """Remove an object; nothing happens if there is none."""
         ...
 
-    def list_level(self, prefix: str) -> Listing:
+    def list_level(self, prefix: str) -> KeyListing:
         """List one level of keys, with as many requests as there are thousands of names.
 
         Args:

@@ -36,14 +36,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from logfs.disk.remote.credentials import (
     Credentials,
-    Keys,
+    SigningKeys,
     find_credentials,
     google_files,
     stamp_of,
 )
 from logfs.disk.remote.failures import FOREIGN, Failure, failure_of, reason_of
 from logfs.disk.remote.foreground import Notice, interruptibly
-from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
+from logfs.disk.remote.objects import KeyListing, ObjectStat, ObjectStore
 from logfs.disk.remote.urls import StoreUrl, parse_store_url, refuse_plain_token
 from logfs.disk.vfs import ReadableBuffer, check_size
 from logfs.errors import InvalidConfigError
@@ -215,7 +215,7 @@ def _s3_keywords(
     return keywords
 
 
-def _given(keys: Keys | None, endpoint: str | None) -> dict[str, object]:
+def _given(keys: SigningKeys | None, endpoint: str | None) -> dict[str, object]:
     """Return keys as the library takes them."""
     assert keys is not None
     if keys.token is not None:
@@ -372,7 +372,7 @@ class _Store:
         with contextlib.suppress(FileNotFoundError):  # S3 does not tell, the others do
             self._repeat(key, lambda: self._library.delete(self._clients.quick, key))
 
-    def list_level(self, prefix: str) -> Listing:
+    def list_level(self, prefix: str) -> KeyListing:
         """See ``ObjectStore``."""
         found = self._repeat(
             prefix, lambda: self._library.list_with_delimiter(self._clients.quick, prefix or None)
@@ -380,7 +380,7 @@ class _Store:
         if not found["common_prefixes"] and not found["objects"]:
             self._check_empty()
         directories = [path.strip("/").rpartition("/")[2] for path in found["common_prefixes"]]
-        return Listing(sorted(directories), sorted(map(self._stat, found["objects"])))
+        return KeyListing(sorted(directories), sorted(map(self._stat, found["objects"])))
 
     def list_all(self, prefix: str) -> Iterator[ObjectStat]:
         """See ``ObjectStore``."""
@@ -482,7 +482,7 @@ class _Store:
         deadline = self._clock() + (self._timeout_s if timeout_s is None else timeout_s)
         pause_s, notice = _FIRST_PAUSE_S, Notice(self._clock, deadline)
         while True:
-            keys: Keys | None = None
+            keys: SigningKeys | None = None
             try:
                 self._clients.follow()
                 if self._credentials is not None:
@@ -505,13 +505,13 @@ class _Store:
             threading.Event().wait(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _renew(self, refused: Keys | None) -> bool:
+    def _renew(self, refused: SigningKeys | None) -> bool:
         """Return whether there are other credentials than those that were refused."""
         if self._credentials is None:
             return self._clients.follow()
         return self._credentials.may_change and self._credentials.renew(refused)
 
-    def _refusal(self, failure: Failure, keys: Keys | None) -> Failure:
+    def _refusal(self, failure: Failure, keys: SigningKeys | None) -> Failure:
         """Return why the credentials were refused and where they are from; log it now and then."""
         found, credentials = failure.error, self._credentials
         if keys is None or credentials is None or not isinstance(found, PermissionError):

@@ -60,7 +60,7 @@ _MOST_NAMES = 100_000
 """The names that are kept in all, about 30 MB."""
 
 
-class Request(NamedTuple):
+class ListingRequest(NamedTuple):
     """A request for names.
 
     Attributes:
@@ -89,7 +89,7 @@ class ListingHooks(Protocol):
         """Answer a request; returns False if pyfuse3 has to."""
 
 
-class Listing:
+class NameListing:
     """The bytes of the names of a directory, for nodes that are topics or grow.
 
     Args:
@@ -168,17 +168,17 @@ class Listings:
         self._lookups = lookups
         self._inodes = inodes
         self._names = names
-        self._kept: dict[DirectoryNode, Listing] = {}
+        self._kept: dict[DirectoryNode, NameListing] = {}
         names.on_change = self._kept.clear
 
-    def request(self) -> Request:
+    def request(self) -> ListingRequest:
         """Return the request whose handler has just begun."""
         hooks = self._hooks
         if hooks is None or not hooks.is_active:
-            return Request(0, 0)
-        return Request(hooks.request(), hooks.listing_room())
+            return ListingRequest(0, 0)
+        return ListingRequest(hooks.request(), hooks.listing_room())
 
-    def answer(self, request: Request, directory: DirectoryHandle, start: int) -> bool:
+    def answer(self, request: ListingRequest, directory: DirectoryHandle, start: int) -> bool:
         """Answer a request for the names of a directory from a number on.
 
         Returns:
@@ -199,7 +199,7 @@ class Listings:
         self._inodes.forget((node.ino, 1) for node in counted)
         return False
 
-    def _listing(self, directory: DirectoryHandle) -> Listing | None:
+    def _listing(self, directory: DirectoryHandle) -> NameListing | None:
         kept = self._kept.get(directory.node)
         if kept is not None and kept.names == directory.names:
             directory.names = kept.names  # the next comparison finds the same object
@@ -213,16 +213,16 @@ class Listings:
             self._keep(directory.node, listing)
         return listing
 
-    def _made(self, directory: DirectoryHandle) -> Listing | None:
+    def _made(self, directory: DirectoryHandle) -> NameListing | None:
         nodes = []
         for name in directory.names:
             node = self._lookups.find_now(directory.node, name.encode())
             if not isinstance(node, PlainNode | TopicNode):
                 return None
             nodes.append(node)
-        return Listing(directory.names, nodes)
+        return NameListing(directory.names, nodes)
 
-    def _keep(self, node: DirectoryNode, listing: Listing) -> None:
+    def _keep(self, node: DirectoryNode, listing: NameListing) -> None:
         kept = self._kept
         kept.pop(node, None)
         while kept and sum(len(one.names) for one in kept.values()) > _MOST_NAMES:

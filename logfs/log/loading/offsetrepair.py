@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from logfs.disk.vfs import File
-from logfs.log.segments.scan import Scan
+from logfs.log.segments.scan import SegmentScan
 from logfs.log.segments.segment import Segment
 from logfs.records.checksum import crc32c
 from logfs.records.layout import (
@@ -27,7 +27,7 @@ from logfs.records.layout import (
 logger = logging.getLogger(__name__)
 
 
-class Head(NamedTuple):
+class BatchHead(NamedTuple):
     """What the header of a batch says; ``offsets`` is the number of its offsets."""
 
     position: int
@@ -36,7 +36,9 @@ class Head(NamedTuple):
     offsets: int
 
 
-def repair_base_offset(log: File, segment: Segment, scan: Scan, following: Sequence[int]) -> bool:
+def repair_base_offset(
+    log: File, segment: Segment, scan: SegmentScan, following: Sequence[int]
+) -> bool:
     """Replace the base offset at which a scan stopped; durable on return. False: it is not proven.
 
     Args:
@@ -59,8 +61,8 @@ def repair_base_offset(log: File, segment: Segment, scan: Scan, following: Seque
 
 
 def proven_offset(
-    log: File, base_offset: int, scan: Scan, following: Sequence[int]
-) -> tuple[Head, int] | None:
+    log: File, base_offset: int, scan: SegmentScan, following: Sequence[int]
+) -> tuple[BatchHead, int] | None:
     """Return a batch with a wrong base offset, and the right one; None if none is proven.
 
     Args:
@@ -85,7 +87,7 @@ def proven_offset(
     return previous, right
 
 
-def _head(log: File, position: int, stop: int) -> Head | None:
+def _head(log: File, position: int, stop: int) -> BatchHead | None:
     """Return the header of a whole v2 batch; None if there is none."""
     data = log.pread(HEADER_BYTES, position)
     if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
@@ -93,7 +95,7 @@ def _head(log: File, position: int, stop: int) -> Head | None:
     size, delta = size_of(data), last_offset_delta_of(data)
     if not HEADER_BYTES <= size <= stop - position or delta < 0:
         return None
-    return Head(position, size, base_offset_of(data), delta + 1)
+    return BatchHead(position, size, base_offset_of(data), delta + 1)
 
 
 def _begin_after(log: File, position: int, stop: int, following: Sequence[int]) -> int | None:
@@ -104,10 +106,10 @@ def _begin_after(log: File, position: int, stop: int, following: Sequence[int]) 
     return None if head is None else head.base_offset
 
 
-def _previous(log: File, base_offset: int, stop: int) -> tuple[Head | None, int]:
+def _previous(log: File, base_offset: int, stop: int) -> tuple[BatchHead | None, int]:
     """Return the last batch before a position, and the offset at which the one before it ends."""
     position, before, end = 0, base_offset, base_offset
-    last: Head | None = None
+    last: BatchHead | None = None
     while position < stop:
         last = _head(log, position, stop)
         if last is None:
@@ -117,6 +119,6 @@ def _previous(log: File, base_offset: int, stop: int) -> tuple[Head | None, int]
     return last, before
 
 
-def _is_sound(log: File, head: Head) -> bool:
+def _is_sound(log: File, head: BatchHead) -> bool:
     data = log.pread(head.size, head.position)
     return len(data) == head.size and crc32c(data[CRC_START:]) == crc_of(data)

@@ -25,7 +25,7 @@ from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.segments.batches import INCOMPLETE
 from logfs.log.segments.scan import (
     MemoryFiles,
-    Scan,
+    SegmentScan,
     begins_batch,
     claims_more,
     end_of_data,
@@ -290,10 +290,10 @@ def _scan_log(
     following: Sequence[int],
     *,
     pass_over_corrupt: bool,
-) -> Scan:
+) -> SegmentScan:
     def scan_again(
         lengths: Sequence[Positions] = (), *, passes: bool = pass_over_corrupt, stops: bool = False
-    ) -> Scan:
+    ) -> SegmentScan:
         return scan_segment(
             log,
             segment,
@@ -324,7 +324,7 @@ def _scan_log(
 def _end_at_last_batch(
     loader: Loader,
     segment: Segment,
-    scan: Scan,
+    scan: SegmentScan,
     log: File,
     entry: TableEntry | None,
     following: Sequence[int],
@@ -346,7 +346,9 @@ def _end_at_last_batch(
         log.sync()
 
 
-def _note_other_size(loader: Loader, segment: Segment, scan: Scan, entry: TableEntry) -> None:
+def _note_other_size(
+    loader: Loader, segment: Segment, scan: SegmentScan, entry: TableEntry
+) -> None:
     """Report that a segment of whole batches has another size than in the segment table."""
     missing = (entry.size_bytes or 0) - scan.file_size
     if loader.context.is_clean and entry.state is SegmentState.SEALED:
@@ -362,7 +364,9 @@ def _note_other_size(loader: Loader, segment: Segment, scan: Scan, entry: TableE
                     "when the machine stopped")  # fmt: skip
 
 
-def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovered: bool) -> None:
+def _note_producers(
+    loader: Loader, segment: Segment, scan: SegmentScan, *, is_recovered: bool
+) -> None:
     loader.produced[segment.base_offset] = scan.builder.produced
     loader.leader_epochs += scan.builder.leader_epochs
     if is_recovered:
@@ -371,7 +375,7 @@ def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovere
         loader.counters.recovered_bytes += scan.file_size
 
 
-def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> bool:
+def _keeps_its_gaps(loader: Loader, scan: SegmentScan, entry: TableEntry | None) -> bool:
     """Whether the text index of a compacted segment, which no scan can rebuild, is still valid."""
     if entry is None or not entry.has_gaps:
         return False
@@ -389,7 +393,7 @@ def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> boo
 
 
 def _truncate_tail(
-    loader: Loader, segment: Segment, scan: Scan, log: File, following: Sequence[int]
+    loader: Loader, segment: Segment, scan: SegmentScan, log: File, following: Sequence[int]
 ) -> None:
     """Truncate what is no whole batch at the end of a segment, if the segment must be recovered."""
     position, size = scan.valid_bytes, scan.file_size - scan.valid_bytes
@@ -426,7 +430,7 @@ def _truncate_tail(
         truncate()
 
 
-def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
+def _is_half_written(loader: Loader, scan: SegmentScan, log: File) -> bool:
     """Whether a tail is the start of a batch whose append was not complete when the process died.
 
     Such a batch was never acknowledged, so it is no loss. This is certain only if the machine has
@@ -445,7 +449,7 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     return bool(is_cut_short) and begins_batch(tail, offset, scan.padding)
 
 
-def _ends_as_a_kill_leaves_it(scan: Scan) -> bool:
+def _ends_as_a_kill_leaves_it(scan: SegmentScan) -> bool:
     """Whether the file ends between two pages, where a kill ends a pwrite: readers saw none of it.
 
     Anything else that makes a file shorter, or leaves zeros in it, may have taken records that

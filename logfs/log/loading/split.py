@@ -21,7 +21,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.loading.swaps import put_in_place, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.segments.batches import BatchWalk, batches_from, decodes
-from logfs.log.segments.scan import Scan
+from logfs.log.segments.scan import SegmentScan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
 from logfs.records._reading import first_offset
@@ -46,7 +46,7 @@ class SpansTooMuchError(Exception):
         self.valid_bytes = valid_bytes
 
 
-def check_span(scan: Scan, segment: Segment) -> None:
+def check_span(scan: SegmentScan, segment: Segment) -> None:
     """Raise SpansTooMuchError if a scan has found that a segment must be split."""
     if scan.builder.far_position >= 0:
         raise SpansTooMuchError(segment, scan.builder.far_position)

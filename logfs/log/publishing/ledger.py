@@ -30,7 +30,7 @@ _WITHOUT_TOPIC_IDS = 1
 NONE_DONE = -1
 
 
-class Share(NamedTuple):
+class PartitionShare(NamedTuple):
     """The part of a batch for one partition.
 
     Attributes:
@@ -58,7 +58,7 @@ class Intent(NamedTuple):
     """A batch that is being published."""
 
     batch: int
-    shares: tuple[Share, ...]
+    shares: tuple[PartitionShare, ...]
 
 
 class Ledger(NamedTuple):
@@ -141,7 +141,7 @@ def ledger_name(query: str) -> str:
     return names.format_ledger_file(query_key(query))
 
 
-def _encoded(share: Share) -> dict[str, object]:
+def _encoded(share: PartitionShare) -> dict[str, object]:
     files = [
         {"name": file.name, "records": file.records, "size_bytes": file.size_bytes}
         for file in share.files
@@ -155,9 +155,9 @@ def _intent(fields: Any) -> Intent | None:  # noqa: ANN401 - what JSON says
     return Intent(int(fields["batch"]), tuple(_share(row) for row in fields["partitions"]))
 
 
-def _share(row: dict[str, Any]) -> Share:
+def _share(row: dict[str, Any]) -> PartitionShare:
     topic, partition, topic_id = str(row["topic"]), int(row["partition"]), row.get("topic_id")
-    return Share(
+    return PartitionShare(
         topic,
         partition,
         int(row["log_end_offset"]),

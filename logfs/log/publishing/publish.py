@@ -24,7 +24,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.publishing.ledger import (
     Intent,
     Ledger,
-    Share,
+    PartitionShare,
     ledger_name,
     read_ledger,
     write_ledger,
@@ -147,7 +147,7 @@ def _intend(
         log.flush()  # a recovery must not truncate below the end in the intent
         sequence = log.next_sequence(producer_id_of(query))
         end_offset = log.log_end_offset
-        shares.append(Share(topic, partition, end_offset, sequence, files, log.topic_id))
+        shares.append(PartitionShare(topic, partition, end_offset, sequence, files, log.topic_id))
     return Intent(batch, tuple(shares))
 
 
@@ -171,7 +171,7 @@ def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_
     return done
 
 
-def _partition_of(store: Catalog[PartitionLog], share: Share) -> PartitionLog | None:
+def _partition_of(store: Catalog[PartitionLog], share: PartitionShare) -> PartitionLog | None:
     """Return the partition of a share; None if its topic was deleted or recreated."""
     try:
         log = store.partition(share.topic, share.partition)
@@ -191,7 +191,7 @@ def _clear(
             remove_staged_of(store.disk, topic_partition.directory, ledger.query, ledger.done)
 
 
-def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int) -> None:
+def _append_share(log: PartitionLog, share: PartitionShare, producer_id: int, now_ms: int) -> None:
     """Append the records of a share that are not in the log yet, and flush it."""
     there = _records_there(log, share, producer_id)
     seen = 0
@@ -248,7 +248,7 @@ def _in_order(log: PartitionLog, append: Callable[[], object]) -> None:
         append()
 
 
-def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:
+def _records_there(log: PartitionLog, share: PartitionShare, producer_id: int) -> int:
     """Count the records of a share in the log, from the headers of its last batches.
 
     The producer state alone is not enough, because it may have expired. But it still includes

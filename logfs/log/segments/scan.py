@@ -66,7 +66,7 @@ class Skipped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Scan:
+class SegmentScan:
     """What a scan found.
 
     Attributes:
@@ -135,7 +135,7 @@ def scan_segment(  # noqa: PLR0913 - what is known, and what is passed over
     lengths_of_corrupt: Sequence[Positions] = (),
     is_last: bool = True,
     stops_at_refused: bool = False,
-) -> Scan:
+) -> SegmentScan:
     """Read a ``.log`` from its first byte and check every batch.
 
     Args:
@@ -149,7 +149,7 @@ def scan_segment(  # noqa: PLR0913 - what is known, and what is passed over
     Returns:
         The findings; the scan stops before the first batch that cannot be used.
     """
-    scan = Scan(new_builder(segment, config), log.size())
+    scan = SegmentScan(new_builder(segment, config), log.size())
     builder, feed = scan.builder, BatchFeed(log, scan.builder, scan.file_size)
     while not feed.is_done and scan.problem is None:
         used = feed.feed()
@@ -169,7 +169,12 @@ def scan_segment(  # noqa: PLR0913 - what is known, and what is passed over
 
 
 def rebuild_indexes(
-    disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False, is_durable: bool = True
+    disk: Disk,
+    segment: Segment,
+    scan: SegmentScan,
+    *,
+    but_text: bool = False,
+    is_durable: bool = True,
 ) -> None:
     """Rewrite the index files of a segment, trimmed; with ``but_text`` all but the text index.
 
@@ -185,14 +190,14 @@ def rebuild_indexes(
     )
 
 
-def _take(scan: Scan) -> None:
+def _take(scan: SegmentScan) -> None:
     offset, time, text = scan.builder.take()
     scan.offset_entries += offset
     scan.time_entries += time
     scan.text_entries += text
 
 
-def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
+def pass_over(scan: SegmentScan, log: File, lengths: Sequence[Positions]) -> bool:
     """Skip a corrupt batch, if its length leads to the end of the file or to a batch.
 
     A refused batch takes the offsets that it has, if they are its own. Those of another one end
@@ -229,7 +234,7 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     return True
 
 
-def pass_over_unreadable(scan: Scan, log: File, following: int) -> bool:
+def pass_over_unreadable(scan: SegmentScan, log: File, following: int) -> bool:
     """Skip the rest of a segment if some of its bytes cannot be read at all.
 
     Args:
@@ -425,7 +430,7 @@ class MemoryFiles(SegmentFiles):
     """
 
     def __init__(
-        self, disk: Disk, segment: Segment, scan: Scan | None, *, but_text: bool = False
+        self, disk: Disk, segment: Segment, scan: SegmentScan | None, *, but_text: bool = False
     ) -> None:
         super().__init__(disk, segment, sealed_indexes(disk, segment))
         self._offset = bytes(scan.offset_entries) if scan else b""

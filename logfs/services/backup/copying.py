@@ -19,7 +19,7 @@ from logfs.log.remote.directory import tiered_sizes
 from logfs.types import TopicPartition
 
 
-class ChangedError(Exception):
+class SourceChangedError(Exception):
     """The source has changed while it was copied; the copy has to be made again."""
 
 
@@ -56,7 +56,7 @@ class Job:
             for path in paths:
                 self.transfer.take(path, inodes[path.rpartition("/")[2]])
         except FileNotFoundError as error:
-            raise ChangedError(str(error)) from error
+            raise SourceChangedError(str(error)) from error
 
     def has_copies(self, paths: list[str]) -> bool:
         """Whether files of the source are below one of the earlier roots, so none is copied."""
@@ -167,9 +167,9 @@ def copy_stopped(
             if part.names[0].endswith(FileKind.LOG):
                 job.say(f"{directory}: {part.names[0]}")
     except FileNotFoundError as error:
-        raise ChangedError(str(error)) from error
+        raise SourceChangedError(str(error)) from error
     if state_of(job, directory) != before:
-        raise ChangedError(f"{directory} is being written to")
+        raise SourceChangedError(f"{directory} is being written to")
     job.clear(target or directory, set(before))
     job.target.sync_directory(target or directory)
 

@@ -29,7 +29,7 @@ from logfs.log.segments.table import (
     decode_entries,
 )
 from logfs.records.checksum import crc32c
-from logfs.services.backup.copying import ChangedError, Job
+from logfs.services.backup.copying import Job, SourceChangedError
 from logfs.services.backup.point import Point
 from logfs.types import TopicPartition
 
@@ -85,7 +85,7 @@ def back_up_live(job: Job, topic_partition: TopicPartition, ask: Ask) -> BackedU
             kept = _take_segments(job, directory, plan)
             kept |= _take_others(job, directory, plan)
             _check_unchanged(job, directory, plan)
-        except ChangedError as error:
+        except SourceChangedError as error:
             why = str(error)
             job.pause()
             continue
@@ -106,9 +106,9 @@ def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]
         try:
             data = job.source.read(f"{directory}/{name}", None)[:size]
         except FileNotFoundError as error:
-            raise ChangedError(str(error)) from error
+            raise SourceChangedError(str(error)) from error
         if crc32c(data) != crc:
-            raise ChangedError(f"{name} has started again")
+            raise SourceChangedError(f"{name} has started again")
         found[name] = data
     return found
 
@@ -118,10 +118,10 @@ def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Parti
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
     except FileNotFoundError as error:
-        raise ChangedError(str(error)) from error
+        raise SourceChangedError(str(error)) from error
     table = SegmentTable.decode(job.source, directory, raw)
     if table.state.pending and is_patient:
-        raise ChangedError("a compaction is about to end")
+        raise SourceChangedError("a compaction is about to end")
     known = table.entries.keys() | table.state.pending.keys()
     files: dict[int, list[SegmentFileName]] = {}
     for name in inodes:
@@ -136,7 +136,7 @@ def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Parti
     tiered = tiered_sizes(job.source, directory).keys()
     is_whole = wanted - tiered <= logs <= wanted or bool(table.state.pending)
     if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
-        raise ChangedError("not all segments of the table are there")
+        raise SourceChangedError("not all segments of the table are there")
     taken = {base: found for base, found in files.items() if base in logs or base not in tiered}
     return _PartitionPlan(point, table, raw, inodes, dict(sorted(taken.items())))
 
@@ -177,7 +177,7 @@ def _copy(
     try:
         job.transfer.copy(f"{directory}/{name}", inode=plan.inodes[name], size=size)
     except FileNotFoundError as error:
-        raise ChangedError(str(error)) from error
+        raise SourceChangedError(str(error)) from error
 
 
 def _take_others(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
@@ -215,9 +215,9 @@ def _check_unchanged(job: Job, directory: str, plan: _PartitionPlan) -> None:
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
     except FileNotFoundError as error:
-        raise ChangedError(str(error)) from error
+        raise SourceChangedError(str(error)) from error
     if not raw.startswith(plan.raw):
-        raise ChangedError("the segment table was rewritten")
+        raise SourceChangedError("the segment table was rewritten")
     dropped = _dropped_since(plan, raw)
     for base in plan.files.keys() - dropped:
         for kind in SEGMENT_FILE_KINDS:
@@ -225,7 +225,7 @@ def _check_unchanged(job: Job, directory: str, plan: _PartitionPlan) -> None:
             # The active segment may have been sealed since, and may have a transaction index now.
             is_same = plan.inodes.get(name) == inodes.get(name)
             if not is_same and (kind is FileKind.LOG or base != plan.point.base_offset):
-                raise ChangedError(f"{name} was replaced")
+                raise SourceChangedError(f"{name} was replaced")
 
 
 def _dropped_since(plan: _PartitionPlan, raw: bytes) -> set[int]:
@@ -237,7 +237,7 @@ def _dropped_since(plan: _PartitionPlan, raw: bytes) -> set[int]:
         if entry.state is SegmentState.DROPPED:
             dropped.add(entry.base_offset)
         elif not (entry.base_offset == plan.point.base_offset and _is_growth(entry)):
-            raise ChangedError("a segment was compacted")
+            raise SourceChangedError("a segment was compacted")
     return dropped
 
 

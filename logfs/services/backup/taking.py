@@ -34,7 +34,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.remote.directory import forget_directory_id, without_store
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.segments.table import SegmentTable, TableEntry
-from logfs.services.backup.copying import ChangedError, Job, copy_stopped
+from logfs.services.backup.copying import Job, SourceChangedError, copy_stopped
 from logfs.services.backup.live import Ask, DamagedCopyError, back_up_live, backed_up
 from logfs.services.backup.storecopies import StoreSource
 from logfs.types import TopicPartition
@@ -113,7 +113,7 @@ def back_up(
             except BackupError as error:
                 problems.append(f"{topic_partition}: {error}")
     if ask is None and _read_root(job).is_clean != root.is_clean:
-        raise ChangedError("a daemon has started")
+        raise SourceChangedError("a daemon has started")
     _write_root(job, root, done, is_running=ask is not None)
     manifest = BackupManifest(WHOLE, KIND, source, job.now_ms, job.now(), done, problems)
     if store is not None:

@@ -148,7 +148,7 @@ def _reversed(found: Pairs) -> Pairs:
     return {path: pairs[::-1] for path, pairs in found.items()}
 
 
-class Writer(Protocol):
+class BinaryStream(Protocol):
     """What a dump needs of a binary stream."""
 
     def write(self, data: bytes | memoryview, /) -> object:
@@ -161,8 +161,8 @@ class Writer(Protocol):
 class Streams(NamedTuple):
     """The output of a dump. ``out`` is buffered: flush it before an error is printed."""
 
-    out: Writer
-    err: Writer
+    out: BinaryStream
+    err: BinaryStream
 
     def print(self, line: str) -> None:
         """Print a line to ``out``."""

@@ -17,7 +17,7 @@ from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableState
 from logfs.log.segments.batches import INCOMPLETE, batch_after
 from logfs.log.segments.scan import (
-    Scan,
+    SegmentScan,
     end_of_data,
     fill_segment,
     must_stay,
@@ -278,7 +278,7 @@ class FollowedLog(WatchedLog):
         stays = must_stay(tail.log, tail.builder, is_last=following is None)
         if following is None and not stays and not self._is_for_good(loading, position, size):
             return False
-        scan, what = Scan(tail.builder, size), f"{name}: {size - position} bytes from byte"
+        scan, what = SegmentScan(tail.builder, size), f"{name}: {size - position} bytes from byte"
         what = f"{what} {position} on are no whole batch ({tail.problem})"
         if not stays and loading.must_recover(self.topic_partition, following):
             self._end_here(position, size, what)

@@ -86,7 +86,7 @@ class LogSegments(NamedTuple):
     segments: Sequence[OldSegment]
 
 
-class Share(NamedTuple):
+class SegmentShare(NamedTuple):
     """What a log gives up: its first segments."""
 
     segments: int
@@ -173,7 +173,7 @@ def segments_of(store: Catalog[PartitionLog]) -> list[tuple[PartitionLog, LogSeg
     return found
 
 
-def plan_deletion(logs: Sequence[LogSegments], excess: int) -> list[Share]:
+def plan_deletion(logs: Sequence[LogSegments], excess: int) -> list[SegmentShare]:
     """Decide which segments to delete so that a directory has so many bytes less.
 
     Pure. Returns a share for each log, in the same order.
@@ -206,7 +206,7 @@ def plan_deletion(logs: Sequence[LogSegments], excess: int) -> list[Share]:
     return [_share(log.segments[:count]) for log, count in zip(logs, deleted, strict=True)]
 
 
-def delete_share(log: PartitionLog, share: Share, limit: Usage, now_ms: int) -> Deletion:
+def delete_share(log: PartitionLog, share: SegmentShare, limit: Usage, now_ms: int) -> Deletion:
     """Delete the share of a log; durable on return, and logged.
 
     The disk's own limit also removes the files at once, except those that open fixed names read.
@@ -268,9 +268,9 @@ def _sealed(log: PartitionLog) -> list[tuple[Segment, int]]:
     return [(a, b.base_offset) for a, b in pairwise(log.snapshot.segments)]
 
 
-def _share(segments: Sequence[OldSegment]) -> Share:
+def _share(segments: Sequence[OldSegment]) -> SegmentShare:
     end_offset = segments[-1].end_offset if segments else 0
-    return Share(len(segments), sum(s.size_bytes for s in segments), end_offset)
+    return SegmentShare(len(segments), sum(s.size_bytes for s in segments), end_offset)
 
 
 def _steps(log: PartitionLog, end_offset: int) -> Iterator[int]:

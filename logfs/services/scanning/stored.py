@@ -27,7 +27,7 @@ from logfs.services.following.transactions import OffsetTransactions
 from logfs.types import IsolationLevel, Positions, TopicPartition
 
 
-class Piece(NamedTuple):
+class OffsetPiece(NamedTuple):
     """Offsets ``[start, end)``, and about how many bytes of ``.log`` they take."""
 
     start: int
@@ -52,7 +52,7 @@ def size_of(snapshot: Snapshot, start: int, end: int) -> int:
     return sum(part.size_bytes for part in _parts(snapshot, start, end))
 
 
-def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece]:
+def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[OffsetPiece]:
     """Cut the offsets ``[start, end)`` into pieces of at most about ``most_bytes`` each."""
     if start >= end:
         return []
@@ -60,7 +60,7 @@ def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece
     total = sum(part.size_bytes for part in parts)
     count = max(1, -(-total // most_bytes))
     wanted = max(1, -(-total // count))
-    pieces: list[Piece] = []
+    pieces: list[OffsetPiece] = []
     begin, filled = start, 0
     for part in parts:
         position = part.begin
@@ -69,17 +69,17 @@ def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece
             offset = _offset_near(snapshot, part, target)
             if offset is None or not begin < offset < end:
                 break
-            pieces.append(Piece(begin, offset, wanted))
+            pieces.append(OffsetPiece(begin, offset, wanted))
             begin, position, filled = offset, target, 0
         filled += part.end - position
         behind = snapshot.end_of(part.number)[1]
         if filled >= wanted and begin < behind < end:
-            pieces.append(Piece(begin, behind, filled))
+            pieces.append(OffsetPiece(begin, behind, filled))
             begin, filled = behind, 0
-    return [*pieces, Piece(begin, end, filled)]
+    return [*pieces, OffsetPiece(begin, end, filled)]
 
 
-def first_piece(snapshot: Snapshot, start: int, end: int, least_bytes: int) -> Piece:
+def first_piece(snapshot: Snapshot, start: int, end: int, least_bytes: int) -> OffsetPiece:
     """Return the beginning of ``[start, end)``, of about ``least_bytes`` or a little more.
 
     It ends where a batch ends, so that no batch has to be read twice; all of it if the indexes
@@ -93,9 +93,9 @@ def first_piece(snapshot: Snapshot, start: int, end: int, least_bytes: int) -> P
             if offset is None or offset <= start:
                 offset = snapshot.end_of(part.number)[1]
             offset = min(offset, end)
-            return Piece(start, offset, size_of(snapshot, start, offset))
+            return OffsetPiece(start, offset, size_of(snapshot, start, offset))
         filled += part.size_bytes
-    return Piece(start, end, filled)
+    return OffsetPiece(start, end, filled)
 
 
 def _parts(snapshot: Snapshot, start: int, end: int) -> list[_Part]:
@@ -196,11 +196,11 @@ class StoredLog:
         """Return about how many bytes of the log a range of offsets takes."""
         return self._steadily(lambda: size_of(self.snapshot, start, end), now_ms)
 
-    def cut(self, start: int, end: int, most_bytes: int, now_ms: int) -> list[Piece]:
+    def cut(self, start: int, end: int, most_bytes: int, now_ms: int) -> list[OffsetPiece]:
         """Cut a range of offsets at places that the indexes know; see ``pieces.cut``."""
         return self._steadily(lambda: cut(self.snapshot, start, end, most_bytes), now_ms)
 
-    def first_piece(self, start: int, end: int, least_bytes: int, now_ms: int) -> Piece:
+    def first_piece(self, start: int, end: int, least_bytes: int, now_ms: int) -> OffsetPiece:
         """Return the beginning of a range of offsets; see ``pieces.first_piece``."""
         return self._steadily(lambda: first_piece(self.snapshot, start, end, least_bytes), now_ms)
 

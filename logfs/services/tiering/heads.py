@@ -20,7 +20,7 @@ from logfs.log.remote.head import (
     MOST_ENTRIES,
     Head,
     SpilledTable,
-    Writer,
+    StoreWriter,
     encode_head,
     encode_table,
 )
@@ -66,7 +66,7 @@ class HeadWriter:
         self,
         store: ObjectStore,
         place: PartitionPlace,
-        writer: Writer,
+        writer: StoreWriter,
         new_id: Callable[[], bytes],
         owned: OwnedVersions,
     ) -> None:

@@ -13,7 +13,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.offsetrepair import proven_offset
 from logfs.log.segments.batches import BatchFeed, is_refused
-from logfs.log.segments.scan import Scan, end_of_data, first_offset_at, must_stay, pass_over
+from logfs.log.segments.scan import SegmentScan, end_of_data, first_offset_at, must_stay, pass_over
 from logfs.records._indexing import IndexBuilder
 from logfs.records._reading import header_ok
 from logfs.records.compression import decompress
@@ -208,7 +208,7 @@ class SegmentWalk:
     def _pass_refused(self, after: int, why: str) -> None:
         """Skip a batch with the right checksum, as a scan does."""
         builder, position = self.builder, self.builder.file_position
-        scan, wrong = Scan(builder, self.size), None
+        scan, wrong = SegmentScan(builder, self.size), None
         if not self._has_refused:
             wrong = proven_offset(self.log, self.base_offset, scan, ())
         self._has_refused = True

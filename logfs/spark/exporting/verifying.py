@@ -33,7 +33,7 @@ class ExportedFiles(NamedTuple):
     names: tuple[str, ...]
 
 
-class Verified(NamedTuple):
+class VerifiedExport(NamedTuple):
     """What was found.
 
     Attributes:
@@ -77,7 +77,7 @@ def files_to_verify(
 
 def verify_files(
     root: str, destination: str, files: ExportedFiles, *, text: Collection[str] = ()
-) -> Verified:
+) -> VerifiedExport:
     """Read the files of a range again, and compare them with the log."""
     one, count = files.range, len(files.names)
     in_files, problems = _read_files(destination, files)
@@ -86,13 +86,13 @@ def verify_files(
         disorder = columns.disorder(one)
         problems += [f"{one.name}, {_text(day)}: {disorder}"] if disorder else []
     if problems:
-        return Verified(count, records, 0, tuple(problems))
+        return VerifiedExport(count, records, 0, tuple(problems))
     in_log: dict[int, _Columns] = {}
     try:
         for day, part in _log_of(root, one, text):
             in_log.setdefault(day, _Columns()).add(part)
     except LogfsError as error:
-        return Verified(count, records, 0, (f"{one.name}: the log cannot be read: {error}",))
+        return VerifiedExport(count, records, 0, (f"{one.name}: the log cannot be read: {error}",))
     removed = 0
     for day in sorted({*in_files, *in_log}):
         seen, present = in_files.get(day, _Columns()), in_log.get(day, _Columns())
@@ -101,7 +101,7 @@ def verify_files(
             removed += len(seen.offsets()) - len(present.offsets())
         else:
             problems.append(f"{one.name}, {_text(day)}: {problem}")
-    return Verified(count, records, removed, tuple(problems))
+    return VerifiedExport(count, records, removed, tuple(problems))
 
 
 def _read_files(destination: str, files: ExportedFiles) -> tuple[dict[int, "_Columns"], list[str]]:
