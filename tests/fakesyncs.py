@@ -45,7 +45,7 @@ class FakeSync:
 
 
 class FakeSyncs:
-    """See ``_syncs.Syncs``.
+    """See ``_syncs.ThreadSyncs``.
 
     Attributes:
         begun: The syncs that were begun and not let go.

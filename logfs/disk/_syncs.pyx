@@ -32,7 +32,7 @@ cdef extern from "_syncs.h" nogil:
 
 
 @cython.final
-cdef class Syncs:
+cdef class ThreadSyncs:
     """The syncs that are under way, and those that are done and were not taken. Any thread.
 
     Raises:
@@ -69,12 +69,12 @@ cdef class Syncs:
             path: For an error.
 
         Returns:
-            The ``Sync``, which ``take`` will return once it is done.
+            The ``ThreadSync``, which ``take`` will return once it is done.
 
         Raises:
             OSError: No thread could be started.
         """
-        cdef Sync sync = Sync.__new__(Sync)
+        cdef ThreadSync sync = ThreadSync.__new__(ThreadSync)
         cdef int error
         sync._pool = self
         sync._file = file
@@ -96,7 +96,7 @@ cdef class Syncs:
         sync = logfs_syncs_take(self._pool)
         while sync is not NULL:
             after = sync.next
-            owner = <Sync>sync.owner
+            owner = <ThreadSync>sync.owner
             done.append(owner)
             Py_DECREF(owner)
             sync = after
@@ -104,11 +104,11 @@ cdef class Syncs:
 
 
 @cython.final
-cdef class Sync:
+cdef class ThreadSync:
     """One sync; see ``vfs.Sync``."""
 
     cdef logfs_sync _sync
-    cdef Syncs _pool
+    cdef ThreadSyncs _pool
     cdef object _file
     cdef object _path
 

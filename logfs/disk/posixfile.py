@@ -5,7 +5,7 @@ import errno
 import os
 
 from logfs.disk import vfs
-from logfs.disk._syncs import Sync, Syncs
+from logfs.disk._syncs import ThreadSync, ThreadSyncs
 from logfs.disk.vfs import ReadableBuffer
 from logfs.disk.waiting import check_disk
 
@@ -145,9 +145,9 @@ class PosixFile:
         except OSError as error:
             raise self._named(error) from None
 
-    def begin_sync(self, syncs: vfs.Syncs) -> Sync | None:
+    def begin_sync(self, syncs: vfs.Syncs) -> ThreadSync | None:
         """See ``vfs.File``."""
-        if self._descriptor < 0 or not isinstance(syncs, Syncs):
+        if self._descriptor < 0 or not isinstance(syncs, ThreadSyncs):
             return None
         try:
             return syncs.start(self._descriptor, self, self._path)

@@ -78,7 +78,7 @@ class Sync(Protocol):
 
 
 class Syncs(Protocol):
-    """The syncs that were begun and not taken yet. See ``_syncs.Syncs``."""
+    """The syncs that were begun and not taken yet. See ``_syncs.ThreadSyncs``."""
 
     @property
     def threads(self) -> int:

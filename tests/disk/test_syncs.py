@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.disk._syncs import Sync, Syncs
+from logfs.disk._syncs import ThreadSync, ThreadSyncs
 from logfs.disk.posix import PosixDisk
 
 MOST_THREADS = 64
@@ -20,13 +20,13 @@ class Owner:
     """An object that closes a descriptor."""
 
 
-def is_ready(syncs: Syncs) -> bool:
+def is_ready(syncs: ThreadSyncs) -> bool:
     return bool(select.select([syncs.fileno()], [], [], 0)[0])
 
 
-def take(syncs: Syncs, count: int) -> list[Sync]:
+def take(syncs: ThreadSyncs, count: int) -> list[ThreadSync]:
     """Wait for the descriptor as a loop does until so many syncs have come out."""
-    done: list[Sync] = []
+    done: list[ThreadSync] = []
     while len(done) < count:
         assert select.select([syncs.fileno()], [], [], 10)[0], "nothing tells that they are done"
         done += syncs.take()
@@ -34,7 +34,7 @@ def take(syncs: Syncs, count: int) -> list[Sync]:
 
 
 def test_every_sync_comes_out_once(tmp_path: Path) -> None:
-    syncs = Syncs()
+    syncs = ThreadSyncs()
     with (tmp_path / "f").open("wb") as file:
         assert not is_ready(syncs)
         begun = [syncs.start(file.fileno(), file, "f") for _ in range(500)]
@@ -48,7 +48,7 @@ def test_every_sync_comes_out_once(tmp_path: Path) -> None:
 
 
 def test_one_that_is_waited_for_comes_out_as_well(tmp_path: Path) -> None:
-    syncs = Syncs()
+    syncs = ThreadSyncs()
     with (tmp_path / "f").open("wb") as file:
         sync = syncs.start(file.fileno(), file, "f")
         threads = [threading.Thread(target=sync.wait) for _ in range(3)]
@@ -61,7 +61,7 @@ def test_one_that_is_waited_for_comes_out_as_well(tmp_path: Path) -> None:
 
 
 def test_an_error_is_told_as_often_as_it_is_asked() -> None:
-    syncs = Syncs()
+    syncs = ThreadSyncs()
     read, write = os.pipe()  # which cannot be synced
     sync = syncs.start(write, None, "the/name")
     os.close(read)
@@ -75,7 +75,7 @@ def test_an_error_is_told_as_often_as_it_is_asked() -> None:
 
 
 def test_the_owner_of_the_descriptor_is_kept_until_the_sync_is_taken(tmp_path: Path) -> None:
-    syncs, owner = Syncs(), Owner()
+    syncs, owner = ThreadSyncs(), Owner()
     watched = weakref.ref(owner)
     with (tmp_path / "f").open("wb") as file:
         syncs.start(file.fileno(), owner, "f")
@@ -87,7 +87,7 @@ def test_the_owner_of_the_descriptor_is_kept_until_the_sync_is_taken(tmp_path: P
 
 
 def test_a_file_is_synced_though_the_last_reference_to_it_is_gone(tmp_path: Path) -> None:
-    disk, syncs = PosixDisk(str(tmp_path)), Syncs()
+    disk, syncs = PosixDisk(str(tmp_path)), ThreadSyncs()
     for number in range(20):
         file = disk.open(str(number), write=True, create=True)
         file.pwrite(b"x", 0)
@@ -97,7 +97,7 @@ def test_a_file_is_synced_though_the_last_reference_to_it_is_gone(tmp_path: Path
 
 
 def test_a_file_that_is_closed_begins_nothing(tmp_path: Path) -> None:
-    syncs = Syncs()
+    syncs = ThreadSyncs()
     file = PosixDisk(str(tmp_path)).open("f", write=True, create=True)
     file.close()
     assert file.begin_sync(syncs) is None
@@ -105,7 +105,7 @@ def test_a_file_that_is_closed_begins_nothing(tmp_path: Path) -> None:
 
 
 def test_the_threads_end_with_what_they_belong_to(tmp_path: Path) -> None:
-    before, syncs = len(os.listdir("/proc/self/task")), Syncs()
+    before, syncs = len(os.listdir("/proc/self/task")), ThreadSyncs()
     with (tmp_path / "f").open("wb") as file:
         begun = [syncs.start(file.fileno(), file, "f") for _ in range(50)]
         assert len(os.listdir("/proc/self/task")) == before + syncs.threads

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.log.writing._end import LogEnd
+from logfs.log.writing._end import NativeEnd
 from logfs.records._indexing import IndexBuilder
 from logfs.records.compression import decompress
 from tests.fakes import FakeDisk
@@ -18,12 +18,12 @@ from tests.records.strategies import NOW_MS, joined, logs
 NAME = "0.log"
 
 
-def begin(base_offset: int = 0, interval: int = 70) -> tuple[FakeDisk, LogEnd]:
+def begin(base_offset: int = 0, interval: int = 70) -> tuple[FakeDisk, NativeEnd]:
     disk = FakeDisk()
-    return disk, LogEnd(disk.open(NAME, write=True, create=True), base_offset, interval)
+    return disk, NativeEnd(disk.open(NAME, write=True, create=True), base_offset, interval)
 
 
-def add(end: LogEnd, size: int, first: int, last: int, time: int, *lengths: int) -> bool:
+def add(end: NativeEnd, size: int, first: int, last: int, time: int, *lengths: int) -> bool:
     text, tsv, jsonl = lengths or (1, 1, 1)
     return end.append(bytes(size), first, last, time, text, tsv, jsonl)
 

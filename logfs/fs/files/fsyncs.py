@@ -15,7 +15,7 @@ import logging
 
 import trio
 
-from logfs.disk._syncs import Syncs as DiskSyncs
+from logfs.disk._syncs import ThreadSyncs
 from logfs.disk.vfs import Syncs
 from logfs.errors import LogfsError
 from logfs.fs.files.handles import FileHandle
@@ -77,7 +77,7 @@ class Fsyncs:
 
     def __init__(self, clock: Clock, syncs: Syncs | None = None) -> None:
         self._monotonic_s = clock.monotonic_s
-        self._syncs = syncs or DiskSyncs()
+        self._syncs = syncs or ThreadSyncs()
         self._is_watched = False
         self._by_sync: dict[object, _Running] = {}
         self._by_log: dict[AnyLog, _Running] = {}

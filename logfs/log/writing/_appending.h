@@ -221,7 +221,7 @@ typedef struct shown_end { /* what readers see of the end of the active segment 
        read_bytes                  reads add, Python takes                      none
        cold                        appending_count_cold                         none
        end, shown                  Python: arm, disarm, __dealloc__             mutex
-       *end                        an append; Python: LogEnd                    mutex
+       *end                        an append; Python: NativeEnd                 mutex
        *shown                      an append; readers go by its version         mutex
        shown_position              an append; Python: arm, disarm               mutex
                                    -1: Python, before each change               none

@@ -4,7 +4,7 @@ from typing import Protocol, Self, final
 from logfs.disk.vfs import File
 
 @final
-class LogEnd:
+class NativeEnd:
     def __init__(self, file: File, base_offset: int, index_interval_bytes: int) -> None: ...
     def restore(
         self,
@@ -76,7 +76,7 @@ class PartitionLock:
     def address(self) -> int: ...
     def arm(
         self,
-        end: LogEnd,
+        end: NativeEnd,
         descriptor: int,
         *,
         file_position: int,

@@ -18,7 +18,7 @@ from logfs.records._encoding import encode_function
 
 
 @cython.final
-cdef class LogEnd:
+cdef class NativeEnd:
     """Where the active segment ends; appends to it. One owner, which serialises the calls.
 
     Args:
@@ -207,7 +207,7 @@ cdef class LogEnd:
 
 cdef int write_by_python(void *owner, const uint8_t *data, int64_t size, int64_t position) noexcept with gil:
     """Write the data of an append, which ``error`` holds until there is one, to any file."""
-    cdef LogEnd end = <LogEnd>owner
+    cdef NativeEnd end = <NativeEnd>owner
     try:
         end.file.pwrite(end.error, position)
     except BaseException as error:

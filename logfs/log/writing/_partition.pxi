@@ -17,7 +17,7 @@ cdef class PartitionLock:
     """
 
     cdef log_partition *partition
-    cdef LogEnd armed       # keeps what the partition points at
+    cdef NativeEnd armed       # keeps what the partition points at
 
     def __cinit__(self):
         self.partition = partition_new(
@@ -93,7 +93,7 @@ cdef class PartitionLock:
 
     def arm(
         self,
-        LogEnd end,
+        NativeEnd end,
         int descriptor,
         *,
         int64_t file_position,

@@ -28,8 +28,7 @@ from logfs.log.segments.segment import (
 )
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.writing._end import LogEnd as NativeEnd
-from logfs.log.writing._end import PartitionLock
+from logfs.log.writing._end import NativeEnd, PartitionLock
 from logfs.records._indexing import IndexBuilder
 from logfs.records.compression import Buffer, decompress
 from logfs.records.encoded import EncodedBatch, EncodeOptions

@@ -31,8 +31,7 @@ from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
 from logfs.log.topics import encode_options
-from logfs.log.writing._end import LogEnd as NativeEnd
-from logfs.log.writing._end import PartitionLock
+from logfs.log.writing._end import NativeEnd, PartitionLock
 from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import FAILED, PositionReservation
