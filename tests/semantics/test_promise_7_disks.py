@@ -16,6 +16,7 @@ LINES = b"line\n" * 1000
 
 
 def test_a_directory_that_the_disk_cannot_read_ends_nothing_of_the_others(tmp_path: Path) -> None:
+    """What the disk cannot read of one topic ends nothing of the others."""
     check(tmp_path, "")
 
 
@@ -24,6 +25,7 @@ def test_a_directory_that_the_disk_cannot_read_ends_nothing_of_the_others(tmp_pa
 def test_a_file_that_the_disk_cannot_read_ends_nothing_of_the_others(
     tmp_path: Path, what: str
 ) -> None:
+    """What the disk cannot read of one topic ends nothing of the others."""
     check(tmp_path, what)
 
 
