@@ -47,6 +47,12 @@ class LoopDevice:
         fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_LOG)
         os.close(descriptor)
 
+    def become_read_only(self) -> None:
+        """Be read-only from now on, as after an error, also for files that are open."""
+        _run("mount", "-o", "remount,errors=remount-ro", self.point)
+        name = Path(os.path.realpath(f"/sys/dev/block/{_numbers_of(self.point)}")).name
+        Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("1")
+
     def fill(self) -> None:
         """Leave not a byte free."""
         with Path(self.point, "ballast").open("ab", buffering=0) as file:
@@ -79,6 +85,11 @@ def loop_device(directory: Path, mebibytes: int) -> Iterator[LoopDevice]:
         yield device
     finally:
         subprocess.run(["umount", "-l", device.point], check=False, capture_output=True)
+
+
+def _numbers_of(point: str) -> str:
+    number = Path(point).stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
 
 
 def _run(*command: str) -> None:
