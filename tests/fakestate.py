@@ -218,7 +218,7 @@ class FileNode:
     def crash(self, random: Random | None) -> None:
         """Keep what is durable and, if there is a random, some of the rest.
 
-        Of the rest, any sectors are kept, or a prefix, which may be damaged.
+        Any sectors of the rest are kept, or a prefix, which may be damaged.
         """
         size = self.content.size
         if random is not None and self.changes and random.random() < 0.5:

@@ -60,6 +60,14 @@ RULES = (
         r"\bas (?:[\w'\u2019/().]+ ){1,3}ha(?:s|ve|d) (?:it|them)\b",
         "like, follows",
     ),
+    _rule("goes on", r"\b(?:go|goes|gone|going|went) on\b", "continue, resume, run"),
+    _rule(
+        "of its own",
+        r"\bof (?:its|their) own(?=[.,;:)?!]|$| (?:in|with|by|if|when|and|or|at|on|for|to|as)\b)",
+        "its own thread, a separate thread",
+    ),
+    _rule("without Python", r"\bwithout python\b", "natively, native"),
+    _rule("Of the", r"(?:^|: |\. )(?-i:Of) (?-i:[a-z])", "name the noun: the size of the file"),
 )
 """What prose must not contain."""
 
@@ -79,7 +87,8 @@ EXCEPTIONS: tuple[tuple[str, str], ...] = (
 
 _TRIGGER = re.compile(
     r"who|nobody|somebody|whatever|[^a-z](?:he|she|his|him)|anew|in\s+front|behind|stands|stood|standing|counts"
-    r"|begin\s|has?(?:s|ve|d)\s+(?:it|them)",
+    r"|begin\s|has?(?:s|ve|d)\s+(?:it|them)|(?:go|going|gone|goes|went)[\s_]+on|(?:its|their)\s+own"
+    r"|without\s+python|\bof\s",
     re.IGNORECASE,
 )
 """What a file contains that has a finding in its prose; most files need no closer look."""
@@ -259,7 +268,7 @@ def findings_in_names(path: str, source: str) -> Iterator[Finding]:
             yield Finding(path, line, "name", name, f"without {word!r}")
         spoken = Text(line, f"a {' '.join(_words(name))}")
         for found in findings_in_text(path, spoken):
-            if found.rule != "counts":  # of a size or a command it says what it does
+            if found.rule not in {"counts", "of its own"}:
                 yield found._replace(excerpt=name)
 
 

@@ -381,6 +381,15 @@ import trio
     assert result.stderr.splitlines()[-1] == "ImportError: trio is blocked", result.stderr
 
 
+def test_no_class_name_means_two_things() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "logfs").rglob("*.p*")):
+        if path.suffix in {".py", ".pyx", ".pxi"}:
+            for name in re.findall(r"^(?:cdef )?class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
 def test_files_can_be_read_in_one_go() -> None:
     lengths = {path: len(path.read_bytes().splitlines()) for path in project_files()}
     assert not {

@@ -35,6 +35,10 @@ PLANTED = {
     "counts": "The last value counts.",
     "begin": "It is read from the begin of the segment.",
     "as it has it": "A header as Kafka has it.",
+    "goes on": "The reader goes\non.",
+    "of its own": "It has a thread of its own, too.",
+    "without Python": "It is answered without Python.",
+    "Of the": "size: Of the file.",
 }
 """A sentence for each rule that it finds."""
 

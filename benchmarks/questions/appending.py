@@ -22,7 +22,7 @@ def by_cat(bench: Bench) -> Iterator[Row]:
     So all runs take the same pages for the page cache. In a virtual machine pages that were never
     used cost more than all the rest.
 
-    Of the 900 us that a request of 1 MiB takes the floor has 300, the encoder 180, and pwrite 180
+    A request of 1 MiB takes 900 us. The floor has 300 of them, the encoder 180, and pwrite 180
     once blocks are set aside (250 before); the rest is Python's, whose caches a MiB has swept out.
     """
     source = bench.directory / "source"

@@ -23,7 +23,7 @@ _SEGMENTS = 10
 _TAIL_BYTES = 1 << 20
 _MB = 1_000_000
 _LEFT_MB = 0.5
-"""Of each segment, by look-ups: they read little, and the kernel a little ahead of them."""
+"""What look-ups leave of each segment: they read little, and the kernel a little ahead of them."""
 _SCANNER = """
 import os, sys
 name, *cold = sys.argv[1:]

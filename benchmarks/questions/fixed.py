@@ -28,7 +28,7 @@ _NAMES = (
 def rows(bench: Bench) -> Iterator[Row]:
     """Requests are counted in their own mount; see ``counting``.
 
-    Of names whose bytes no file has, the kernel caches single pages (FUSE has no larger folios as
+    The kernel caches names whose bytes no file has in single pages (FUSE has no larger folios as
     of Linux 6.18; ext4 has them of 2 MiB). How fast those are read again is decided when they are
     filled: 8 to 14 GB/s if pages that follow each other do so in memory, too, 5 to 7 GB/s if not,
     which a handler that does nothing but return bytes shows as well. That depends on what memory

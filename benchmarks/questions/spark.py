@@ -22,7 +22,7 @@ _BATCH_BYTES = 16_384
 _MOST_ROUNDS = 3
 
 _PARTITIONS = 5
-"""Of the log that a job verifies."""
+"""The partitions of the log that a job verifies."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:

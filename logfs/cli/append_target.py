@@ -48,7 +48,7 @@ def parse_target(
     Args:
         form: The name of a view; None: the view of PATH.
         key_delimiter: The text between key and value; None: no keys.
-        headers: Of every record.
+        headers: The headers of every record.
 
     Raises:
         UnknownNameError: PATH cannot be appended to, or options contradict it.
@@ -86,8 +86,8 @@ def with_times(target: AppendTarget, form: str, zone: tzinfo, now_ms: int) -> Ap
     """Return a target that takes the times out of the lines.
 
     Args:
-        form: Of the times; see ``LineTimes``.
-        zone: Of times that name none.
+        form: The form of the times; see ``LineTimes``.
+        zone: The zone of times that name none.
 
     Raises:
         InvalidConfigError: The form is no time, or the lines are not text.

@@ -39,7 +39,7 @@ class Kind(Protocol[T_co]):
 
 
 class Whole(NamedTuple):
-    """A whole number in ``[lower, upper]``, or -1 where that means a default of its own."""
+    """A whole number in ``[lower, upper]``, or -1 where that means its own default."""
 
     type_name: str
     lower: int

@@ -25,7 +25,7 @@ class ConfigKey:
         key: Kafka's name, as ``segment.bytes``.
         field: Name of the attribute that holds the value, as ``segment_bytes``.
         kind: Type and bounds.
-        default: Kafka's default; None if unset means something of its own.
+        default: Kafka's default; None if unset has a meaning of another kind.
         meaning: One line for people.
         synonyms: For a topic's key: the broker's names for its default, the strongest first.
         unused: Why logfs keeps the value but makes no use of it; empty if it does use it.

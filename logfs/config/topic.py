@@ -26,11 +26,11 @@ DAY_MS = 86_400_000
 SHORTEST_ROLL_MS = 60_000
 """No segment is rolled on account of ``retention.ms`` before it is so old.
 
-Retention does not look more often than that, and every segment has files of its own.
+Retention does not look more often than that, and every segment has its own files.
 """
 
 AS_RETENTION = -2
-"""Of local retention: the same as the retention of the whole log."""
+"""Local retention is the same as the retention of the whole log."""
 
 _NOT_REPLICATED = "logfs does not replicate"
 

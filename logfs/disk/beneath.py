@@ -17,7 +17,7 @@ from types import TracebackType
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MODE = 0o664
-"""Of new files; with an umask of 0, too, only the owner and the group may write."""
+"""The mode of new files; with an umask of 0, too, only the owner and the group may write."""
 _KINDS = {
     stat.S_IFLNK: "a symbolic link, which is not followed inside a data directory",
     stat.S_IFIFO: "a FIFO",

@@ -25,7 +25,7 @@ from logfs.disk.vfs import (
 from logfs.disk.waiting import check_disk
 
 _MODE = 0o775
-"""Of new directories; with an umask of 0, too, only the owner and the group may write."""
+"""The mode of new directories; with an umask of 0, too, only the owner and the group may write."""
 
 
 class PosixDisk:

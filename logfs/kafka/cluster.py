@@ -1,7 +1,7 @@
 """A cluster: its brokers and topics, the leaders, and requests that go to the right broker.
 
 ``Cluster`` has one connection to each broker for questions, which any thread may ask, in
-turn. Code that fetches or produces takes connections of its own with ``connect``.
+turn. Code that fetches or produces takes its own connections with ``connect``.
 
 A broker that refused a login is not asked again for 10 s by any thread, since accounts that fail
 often get locked.
@@ -63,7 +63,7 @@ class ClusterTopic:
     Attributes:
         topic_id: ``NO_ID`` if the cluster is too old to have ids.
         error: Kafka's error code, 0 if there is none.
-        leaders: Of each partition.
+        leaders: The leader of each partition.
     """
 
     name: str
@@ -207,7 +207,7 @@ class Cluster:
             times: For each partition ``EARLIEST``, ``LATEST`` or a time in epoch milliseconds.
 
         Returns:
-            Of each partition the offset, and its leader epoch or -1. For a time after the last
+            The offset of each partition, and its leader epoch or -1. For a time after the last
             record the offset is -1.
 
         Raises:
@@ -254,7 +254,7 @@ class Cluster:
         return found.leader_epoch, found.end_offset
 
     def topic_configs(self, topic: str) -> dict[str, str]:
-        """Ask for the settings that a topic has of its own, under Kafka's keys.
+        """Ask for the settings that a topic itself has, under Kafka's keys.
 
         Raises:
             ClusterUnreachableError, ClusterRefusedError, BrokerError (29: no right to see them).

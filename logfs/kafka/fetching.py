@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     Attributes:
         topic_id: Its id in the cluster; all zero if it has none.
         offset: The first one wanted; the answer begins with the batch that holds it.
-        leader_epoch: Of its leader, as far as is known; -1 if not.
+        leader_epoch: The epoch of its leader, as far as is known; -1 if not.
         last_epoch: Leader epoch of the last record that the caller has; -1: it has none.
     """
 
@@ -53,7 +53,8 @@ class Fetched(NamedTuple):
         topic: Its name; before version 13, else "".
         topic_id: Its id; from version 13 on, else None.
         error: Kafka's error code, 0 if there is none.
-        high_watermark, log_start_offset: Of the broker's log; -1 with an error.
+        high_watermark, log_start_offset: The high watermark and the log start offset of the
+            broker's log; -1 with an error.
         preferred_replica: Another broker that is nearer; -1: none.
         diverging: Leader epoch up to which both logs are the same, and its end offset; None if the
             broker did not find them to differ.
@@ -141,7 +142,7 @@ def decode_fetch(frame: memoryview, version: int) -> FetchAnswer:
 
     Args:
         frame: The answer with its header, without its length.
-        version: Of the request.
+        version: The version of the request.
 
     Raises:
         ValueError: It is no such answer.

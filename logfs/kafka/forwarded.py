@@ -2,7 +2,7 @@
 
 Each partition of the destination that records go to is an ``Outlet``. The sequence number of a
 record is its number among all that went to the outlet, so a broker takes each record once, however
-often it is sent. Where it goes on after a stop is found by ``resuming``.
+often it is sent. Where it continues after a stop is found by ``resuming``.
 
 Source: Kafka ProducerStateManager, Sender.
 """
@@ -20,7 +20,7 @@ from logfs.errors import (
 )
 from logfs.kafka.cluster import Cluster, ClusterTopic
 from logfs.kafka.producing import Acknowledged, receive_answer, send_batch
-from logfs.kafka.resuming import AskAgainError, ForwardFailedError, Outlet, Resumption
+from logfs.kafka.resuming import AskAgainError, ForwardFailedError, ForwardResumption, Outlet
 from logfs.kafka.shipping import (
     Part,
     RefusedRecordError,
@@ -91,7 +91,7 @@ class ForwardedPartition:
 
     Attributes:
         until: Local offset at which it is done; None: there is no end.
-        failure: Why it does not go on.
+        failure: Why it does not continue.
         error: The last error, for people.
         position: Local offset before which every record was acknowledged.
         log: The local log; ``look`` replaces one that could not be followed at first.
@@ -151,9 +151,9 @@ class ForwardedPartition:
         """Forward until it is done, fails or is told to stop.
 
         Raises:
-            ForwardFailedError: It cannot go on.
-            ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError: It may go on later,
-                with another call.
+            ForwardFailedError: It cannot continue.
+            ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError: It may continue
+                later, with another call.
         """
         self._is_settled = False
         try:
@@ -212,7 +212,7 @@ class ForwardedPartition:
             raise ForwardFailedError(
                 f"{self.where} ends at offset {self.log.log_end_offset}, and what was forwarded "
                 f"ends at {first}: this log has lost its end, in a power cut, or is another "
-                "one. --resume-at OFFSET goes on at another offset"
+                "one. --resume-at OFFSET continues at another offset"
             )
         self._note_deleted(first)
         self.position = self._frontier = max(first, self.log.log_start_offset)
@@ -229,8 +229,8 @@ class ForwardedPartition:
     def _noted(self, partition: int) -> ForwardPosition:
         return self.file.position(partition) or ForwardPosition(self.file.identity.first_offset)
 
-    def _resumption(self, *, is_copy: bool) -> Resumption:
-        return Resumption(
+    def _resumption(self, *, is_copy: bool) -> ForwardResumption:
+        return ForwardResumption(
             self.where,
             self.log,
             self._connection,
@@ -254,7 +254,7 @@ class ForwardedPartition:
         )
         self.shaping.producer_id, self.shaping.producer_epoch = producer_id, epoch
         logger.warning(
-            "%s: this directory is a copy, or was moved: it is forwarded as a producer of its own, "
+            "%s: this directory is a copy, or was moved: it is forwarded as its own producer, "
             "from what the other one had forwarded on",
             self.where,
         )
@@ -472,4 +472,4 @@ def _remedy(code: int) -> str:
         return "Another process forwards as the same producer, from a copy of this directory"
     if code in _TOO_LARGE:
         return "Raise max.message.bytes of the destination, or use --skip-too-large"
-    return "Change the settings of the destination, or go on after it with --resume-at OFFSET"
+    return "Change the settings of the destination, or continue after it with --resume-at OFFSET"

@@ -1,7 +1,7 @@
 """One partition of a mirror: where it is, and what a fetch answer does to it.
 
 The local log is a prefix of the source's, so its end is the offset that is fetched next. In two
-cases it is not: an empty log may begin elsewhere, and after a gap of the source the log goes on
+cases it is not: an empty log may begin elsewhere, and after a gap of the source the log continues
 elsewhere. The offset is in ``resume_at`` then, until the first batch from there on is known: a
 broker answers with whole batches, so that batch may begin before the offset.
 """
@@ -35,7 +35,7 @@ _ALL = 1 << 62
 
 
 class PartitionFailedError(ClusterRefusedError):
-    """A partition cannot go on without its user."""
+    """A partition cannot continue without its user."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class MirroredPartition:
         retry_s: Monotonic time before which it is not fetched.
         high_watermark, source_start: At the source; -1: not known yet.
         contact_ms: When the source answered last, epoch milliseconds; 0: not yet.
-        failure: Why it does not go on.
+        failure: Why it does not continue.
         error: The last error, for people.
         throttled_ms: How long its fetches have waited for a quota of the source.
         fetches: From a request to its answer, which may have waited for records.
@@ -137,7 +137,7 @@ class MirroredPartition:
         """Append what was fetched, or follow where the logs differ.
 
         Raises:
-            PartitionFailedError: It cannot go on.
+            PartitionFailedError: It cannot continue.
             LogfsError, OSError: The local log cannot be written; it is as before.
         """
         self.contact_ms = round(time.time() * 1000)
@@ -165,7 +165,7 @@ class MirroredPartition:
         self._cut(cut, why, target)
 
     def out_of_range(self, cluster: Cluster, target: MirrorTarget) -> None:
-        """Find out why the source does not have the next offset, and where to go on.
+        """Find out why the source does not have the next offset, and where to continue.
 
         Raises:
             ClusterUnreachableError, ClusterRefusedError, BrokerError: The leader does not say.
@@ -210,7 +210,7 @@ class MirroredPartition:
             self.start = advance_to
 
     def _resume(self, base: int, target: MirrorTarget) -> int | None:
-        """Let the log go on at a batch; returns where it is to start, if inside the batch."""
+        """Let the log continue at a batch; returns where it is to start, if inside the batch."""
         wanted, self.resume_at = self.resume_at, None
         if self.start == self.end == 0:
             if base > 0:

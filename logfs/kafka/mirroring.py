@@ -60,7 +60,7 @@ class MirrorPlan:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic that is mirrored; ``failure`` says why it does not go on; ``noted`` is the same."""
+    """A topic that is mirrored; ``failure`` says why it has stopped, and so does ``noted``."""
 
     local: str
     source: ClusterTopic
@@ -130,7 +130,7 @@ class Mirror(ClusterCopy):
 
     @property
     def failures(self) -> list[str]:
-        """Why topics and partitions do not go on."""
+        """Why topics and partitions do not continue."""
         found = [topic.failure for topic in self._topics.values() if topic.failure]
         return [*found, *(one.failure for one in self.partitions if one.failure)]
 

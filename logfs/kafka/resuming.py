@@ -1,4 +1,4 @@
-"""Where a forward goes on: how many of its records an outlet has, and which local record is next.
+"""Where a forward continues: how many of its records an outlet has, and which local record is next.
 
 How far an outlet has got is what its leader says: the number of records there. The local record
 with that number is found from the last position that is noted, by walking on.
@@ -31,7 +31,7 @@ _HALF = (MAX_SEQUENCE + 1) // 2
 
 
 class ForwardFailedError(ClusterRefusedError):
-    """A partition cannot go on without its user."""
+    """A partition cannot continue without its user."""
 
 
 class AskAgainError(Exception):
@@ -66,8 +66,8 @@ class Outlet:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumption:
-    """Finds where each outlet of a partition goes on.
+class ForwardResumption:
+    """Finds where each outlet of a partition continues.
 
     Attributes:
         where: The local partition.
@@ -205,7 +205,7 @@ class Resumption:
         return self._offset_before(outlet, start, -count) if count else start
 
     def _offset_after(self, outlet: Outlet, start: int, count: int) -> int:
-        """Go on by records that the destination has, and compare them with those there."""
+        """Continue by records that the destination has, and compare them with those there."""
         first, sent = outlet.noted.records, self._sent(outlet)
         stop, local = first + count, self._local(outlet, start)
         number, mine = first - 1, Record(start - 1)
@@ -252,8 +252,8 @@ class Resumption:
             return record
         raise ForwardFailedError(
             f"{self.where}: the destination has {missing} records more than this log from offset "
-            f"{start} on: this log has lost its end, or is another one. --resume-at OFFSET goes on "
-            "all the same"
+            f"{start} on: this log has lost its end, or is another one. --resume-at OFFSET "
+            "continues all the same"
         )
 
     def _is_same(self, mine: Record, theirs: Record, *, has_own_time: bool) -> bool:
@@ -277,6 +277,6 @@ class Resumption:
             if start <= self.log.log_start_offset:
                 raise ForwardFailedError(
                     f"{self.where}: the destination has lost {count} records, and only "
-                    f"{len(offsets)} of them are left here: --resume-at OFFSET goes on"
+                    f"{len(offsets)} of them are left here: --resume-at OFFSET continues"
                 )
             step *= 2

@@ -81,7 +81,7 @@ def local_config(source: Mapping[str, str], keep_ms: str | None) -> dict[str, st
 
     Args:
         source: Those of the topic at the source that differ from defaults, and what it keeps.
-        keep_ms: ``retention.ms`` of a mirror that keeps records for a time of its own; None: as the
+        keep_ms: ``retention.ms`` of a mirror that keeps records for its own time; None: as the
             source. A mirror that keeps more than its source does not compact either.
     """
     known = {key: value for key, value in source.items() if key in TOPIC_KEYS}

@@ -34,7 +34,7 @@ class Shaping:
     """How batches are made.
 
     Attributes:
-        producer_id, producer_epoch: Of the batches.
+        producer_id, producer_epoch: The producer id and epoch of the batches.
         most_bytes: Largest batch that the destination takes.
         compression: Codec of all batches; None: each has the one that it has here.
         is_stamped: Records get the time at which they are made into batches.
@@ -76,7 +76,7 @@ class Part(NamedTuple):
 
     Attributes:
         whole: A batch that goes out as it is; None: ``records`` are encoded.
-        codec: Of the first batch that the records are from.
+        codec: The codec of the first batch that the records are from.
         end: Local offset after all that was looked at.
     """
 

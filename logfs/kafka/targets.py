@@ -63,7 +63,7 @@ class MirrorTarget(Protocol):
         """Let an empty partition begin at an offset."""
 
     def skip_to(self, where: TopicPartition, offset: int, why: str) -> None:
-        """Go on at an offset, after records that the source has lost."""
+        """Continue at an offset, after records that the source has lost."""
 
     def cut(self, where: TopicPartition, offset: int, why: str) -> None:
         """Remove what the source has lost."""
@@ -75,7 +75,7 @@ class MirrorTarget(Protocol):
         """Return the largest leader epoch up to one and where it ends; None if it is not known."""
 
     def note_state(self, topic: str, state: str, reason: str) -> None:
-        """Note whether a mirror goes on, and why not."""
+        """Note whether a mirror continues, and why not."""
 
     def show(self, facts: Mapping[str, object]) -> None:
         """Give the daemon what ``.meta`` and the metrics show."""

@@ -37,7 +37,7 @@ SASL_AUTHENTICATION_FAILED = 58
 Message: TypeAlias = Any
 """A class of ``kafka.protocol``, which are made at run time, or an object of one."""
 _MOST_DECODED_BYTES = 16 << 20
-"""Of an answer of which objects are made: they take ten times as much memory."""
+"""The largest answer of which objects are made: they take ten times as much memory."""
 _LENGTH = struct.Struct(">i")
 _FIRST_BUFFER_BYTES = 1 << 20
 _NOT_AN_ANSWER = (
@@ -238,7 +238,7 @@ def decode(frame: memoryview, response: Message, version: int, *, has_tags: bool
     Args:
         frame: The answer.
         response: The class.
-        version: Of the answer.
+        version: The version of the answer.
         has_tags: Its header has tags, if the version is one with tags.
 
     Raises:

@@ -133,7 +133,7 @@ class StagedFileName(NamedTuple):
     """The parsed name of a file of records that wait to be published."""
 
     query_key: bytes
-    """Of the query that writes, see ``logfs.log.publishing.staging``."""
+    """The key of the query that writes, see ``logfs.log.publishing.staging``."""
     batch: int
     unique_id: bytes
 

@@ -103,8 +103,8 @@ cdef class BatchFilter:
             tsv: As ``text``.
             jsonl: As ``text``.
             entries: Its text index if that holds gaps, else None.
-            drops_tombstones: Whether tombstones of formats v0 and v1 go; others have a time of
-                their own.
+            drops_tombstones: Whether tombstones of formats v0 and v1 go; others have their
+                own time.
             lasts: A bit for each offset from ``base_offset`` on, the lowest of a byte first: it is
                 the last one of its key. Instead of what the map knows.
         """

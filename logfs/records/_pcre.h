@@ -10,7 +10,7 @@
 
 enum { LF_PCRE_NO, LF_PCRE_YES, LF_PCRE_UNSURE, LF_PCRE_GAVE_UP };
 
-/* Of pcre2.h, which is not needed to build this: these belong to the ABI of libpcre2-8.so.0. */
+/* From pcre2.h, which is not needed to build this: these belong to the ABI of libpcre2-8.so.0. */
 enum { LF_PCRE_JIT_COMPLETE = 1, LF_PCRE_NO_MATCH = -1, LF_PCRE_MATCH_LIMIT = -47 };
 
 typedef struct {

@@ -58,7 +58,7 @@ NO_LEADER_EPOCH = -1
 NO_OFFSET = 2**63 - 1
 """Larger than the offset of any record: the largest log end offset."""
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""Of a record in its segment: indexes hold an int32. Source: Kafka LogSegment."""
+"""The largest in a segment: indexes hold an int32. Source: Kafka LogSegment."""
 
 
 def base_offset_of(buf: Buffer, at: int = 0) -> int:

@@ -10,7 +10,7 @@ DATA = -1
 ABORT = 0
 COMMIT = 1
 NO_MARKER = -2
-"""Of a control batch that compaction emptied, or whose record is no marker."""
+"""The kind of a control batch that compaction emptied, or whose record is no marker."""
 
 
 class ProducedBatch(NamedTuple):

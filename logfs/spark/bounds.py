@@ -75,7 +75,7 @@ class Bound:
 
 
 EVERYTHING = (Bound("startingOffsets", Earliest()), Bound("endingOffsets", Latest()))
-"""Of a batch."""
+"""The bounds of a batch query."""
 
 
 def parse_starting(

@@ -145,8 +145,8 @@ class FakeBroker:
         logs: Its partitions.
         loses: It may lose the end of a log, but for the first batch.
         most_bytes: The largest batch that it takes.
-        high_watermark: Of all partitions; None: their end.
-        password: Of the only user.
+        high_watermark: The high watermark of all partitions; None: their end.
+        password: The password of the only user.
         refused: How often a login was refused.
         replica: Another broker with the same partitions, node 2.
         prefers: How many more answers name the replica to clients with a rack.

@@ -130,7 +130,7 @@ def test_by_key_other_records_are_refused_at_the_first_of_them(data: Path, tmp_p
         assert sum(len(log.records()) for log in broker.logs) == 50
 
 
-def test_a_note_of_logfs_0_2_0_goes_on_with_its_producer(data: Path) -> None:
+def test_a_note_of_logfs_0_2_0_continues_with_its_producer(data: Path) -> None:
     """It does not say where it was made."""
     with FakeBroker("t") as broker:
         plan = forward_plan(broker.bootstrap, "t", until_now=True)
@@ -159,7 +159,7 @@ def test_a_mirror_is_not_forwarded_to_its_own_cluster(data: Path) -> None:
         assert bool(broker.logs[0].batches) != is_refused
 
 
-def test_it_goes_on_with_the_partitions_it_was_begun_with(data: Path) -> None:
+def test_it_continues_with_the_partitions_it_was_begun_with(data: Path) -> None:
     with FakeBroker("t", 2, random.Random(1)) as broker:
         broker.chance = None
         forward_now(data, forward_plan(broker.bootstrap, "t", until_now=True), **QUICK)

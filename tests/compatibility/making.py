@@ -10,7 +10,7 @@ So each version makes the same. The archive has
     expected.json  what ``logfs cat`` of that version prints, for each name in each directory, and
                    after its recovery of ``killed``
 
-Without Python of logfs, so that it runs with every version.
+Nothing of this tree is imported, so that it runs with every version.
 """
 
 import io

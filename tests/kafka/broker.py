@@ -214,7 +214,7 @@ class Broker:
         _formatted.update((file.name, file.read_bytes()) for file in self.data.iterdir())
 
     def _name_node(self) -> None:
-        """Give a formatted directory the number of its node, and an id of its own."""
+        """Give a formatted directory the number of its node, and its own id."""
         path = self.data / "meta.properties"
         new_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         text = re.sub(r"node\.id=\d+", f"node.id={self.settings['node.id']}", path.read_text())
@@ -252,7 +252,7 @@ class Broker:
 def copy_directory(directory: Path, to: Path) -> Path:
     """Copy a directory, sparse files as such, to a path that does not exist; return the path.
 
-    Of a running broker's directory some files may vanish meanwhile: stop it first.
+    Some files of a running broker's directory may vanish meanwhile: stop it first.
     """
     assert not to.exists(), to
     to.parent.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,7 @@ class Client:
     def produce(
         self, topic: str, records: Iterable[Record], partition: int = 0, **config: str
     ) -> None:
-        """Write records with a producer of their own, in as few batches as it makes of them."""
+        """Write records with their own producer, in as few batches as it makes of them."""
         producer = self.producer(**config)
         producer.send(topic, records, partition)
         producer.flush()
@@ -222,7 +222,7 @@ class Client:
         Args:
             topics: Their names.
             time: Epoch milliseconds, or ``earliest``, ``latest``, ``max_timestamp``.
-            isolation: Of the consumer that asks.
+            isolation: The isolation of the consumer that asks.
         """
         spec = (
             getattr(OffsetSpec, time)() if isinstance(time, str) else OffsetSpec.for_timestamp(time)

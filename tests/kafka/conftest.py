@@ -11,7 +11,7 @@ from tests.kafka.client import Client
 
 @pytest.fixture(scope="session")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker for tests that have topics of their own and do not stop it."""
+    """A broker for tests that have their own topics and do not stop it."""
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 

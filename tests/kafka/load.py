@@ -66,7 +66,7 @@ def delete_records(client: Client, stop: threading.Event) -> None:
 
 def load(bootstrap: str) -> AbstractContextManager[None]:
     """Return the work of all topics, for a ``with``: records are appended, and trimmed by hand."""
-    # Each thread has a client of its own.
+    # Each thread has its own client.
     acts: list[Callable[[threading.Event], object]] = [
         lambda stop, name=name: produce(Client(bootstrap), name, stop)  # type: ignore[misc]
         for name in TOPICS

@@ -25,7 +25,7 @@ def plan_for(bootstrap: str, *topics: str, **changes: object) -> MirrorPlan:
 
 
 class RunningMirror(RunningCopy):
-    """A mirror in a thread, with a data directory, or a disk in memory, of its own.
+    """A mirror in a thread, with its own data directory, or its own disk in memory.
 
     Attributes:
         store: Its store.

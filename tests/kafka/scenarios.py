@@ -1,6 +1,6 @@
 """What logfs writes for a broker to read: logs in every codec and view, and those of producers.
 
-Each scenario writes a log and says what every reader has to find in it, by rules of its own.
+Each scenario writes a log and says what every reader has to find in it, by its own rules.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Scenario(Protocol):
 
     @property
     def config(self) -> Mapping[str, str]:
-        """Of the topic."""
+        """The settings of the topic."""
 
     def write(self, log: PartitionLog) -> Expected:
         """Write it, and return what every reader has to find."""

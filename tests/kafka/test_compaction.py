@@ -56,8 +56,9 @@ def _plain(codec: str) -> Callable[[Client, str, int], None]:
 
 
 def _idempotent(client: Client, topic: str, round_: int) -> None:
-    # What was the last batch of a producer is kept, empty if need be. Of today, for a producer that
-    # has not written for a day is forgotten: by a broker every ten minutes, by logfs when it loads.
+    # What was the last batch of a producer is kept, empty if need be. All write today: a producer
+    # that has not written for a day is forgotten, by a broker every ten minutes, by logfs when it
+    # loads.
     today = now_ms()
     first = numbered(10, keys=10)
     for records in (first, *(keyed(3 * round_ + n, 200) for n in range(3))):

@@ -99,7 +99,7 @@ def test_retention_and_deleted_records_are_holes(mount: Mount, client: Client) -
         )
         assert path.stat().st_size == size
         producer.batches("trimmed", batches(numbered(100, 2000), 100))
-        wait_until(lambda: len(tail.lines) == 2100, "tail went on")
+        wait_until(lambda: len(tail.lines) == 2100, "tail continued")
         assert tail.lines == values(numbered(2100))
 
 
@@ -165,7 +165,7 @@ def test_a_broker_that_is_killed_and_comes_back(tmp_path: Path) -> None:
                 broker.start()
                 client = Client(broker.bootstrap)
                 client.produce("orders", numbered(1000, 1000), batch_size="2000")
-                wait_until(lambda: len(tail.lines) == 2000, "tail went on")
+                wait_until(lambda: len(tail.lines) == 2000, "tail continued")
                 assert tail.lines == lines(path) == values(client.consume("orders"))
                 assert not meta(path)["losses"]
             mount.restart()
@@ -191,7 +191,7 @@ def test_a_cut_and_rewritten_tail_is_a_loss(tmp_path: Path) -> None:
                 client.produce("orders", new)
                 wait_until(lambda: lines(path)[-1] == b"new 299", "the new tail was seen")
                 assert lines(path) == values(client.consume("orders"))
-                wait_until(lambda: len(tail.lines) == 1300, "tail went on")
+                wait_until(lambda: len(tail.lines) == 1300, "tail continued")
                 assert tail.lines == values(numbered(1000)) + values(new)
                 assert path.stat().st_size == size + sum(len(value) + 1 for value in values(new))
                 losses = meta(path)["losses"]

@@ -100,7 +100,7 @@ def test_two_that_run_at_once_send_the_records_of_both(
     assert len({*producers(data, "two-at-once"), *producers(copy, "two-at-once")}) == 2
 
 
-def test_a_directory_that_was_moved_goes_on_with_every_record_once(
+def test_a_directory_that_was_moved_continues_with_every_record_once(
     shared_broker: Broker, client: Client, data: Path, copy: Path
 ) -> None:
     """Its note is older than what was sent, as after a kill."""

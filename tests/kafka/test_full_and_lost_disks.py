@@ -120,7 +120,7 @@ def test_after_a_power_cut_a_forward_whose_note_is_older_sends_every_record_once
 
 
 def append(data: Path, topic: str, first: int) -> None:
-    """Append records that a broker soon forgets the producer of, in a process of its own."""
+    """Append records that a broker soon forgets the producer of, in its own process."""
     rows: list[dict[str, object]] = [
         {"timestamp": START_MS + n, "key": None, "value": f"{n}", "headers": []}
         for n in range(first, first + 50)

@@ -192,7 +192,7 @@ def test_positions_do_not_depend_on_the_level(seen: Seen, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_seek_to_an_aborted_record_goes_on_with_the_next_committed_one(
+def test_a_seek_to_an_aborted_record_continues_with_the_next_committed_one(
     seen: Seen, name: str
 ) -> None:
     log, shown = ours.seen(seen.data, name), seen.records[READ_COMMITTED][name]

@@ -44,7 +44,7 @@ def produced(client: Client, topic: str, count: int, first: int = 0) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.long)])
-def test_a_mirror_that_is_killed_goes_on_where_it_was(
+def test_a_mirror_that_is_killed_continues_where_it_was(
     kills: int, shared_broker: Broker, client: Client, tmp_path: Path
 ) -> None:
     topic, data, chance = f"killed-{kills}", tmp_path / "data", random.Random(kills)
@@ -136,7 +136,7 @@ def test_a_mirror_through_a_daemon_that_is_killed_and_a_second_mirror(
         assert "logfs_mirror_lag_records" in metrics(mount)
         mount.crash()
         produced(client, "seen", 100)
-        wait_until(lambda: lines(path) == 200, "it goes on with the next daemon")
+        wait_until(lambda: lines(path) == 200, "it continues with the next daemon")
         assert process.stop() == 0, process.log
         assert run("mirror", "--promote", mount.point / "seen").returncode == 0
         with path.open("ab") as file:
@@ -145,7 +145,7 @@ def test_a_mirror_through_a_daemon_that_is_killed_and_a_second_mirror(
 
 
 @pytest.mark.fuse
-def test_one_of_two_mirrors_through_a_daemon_goes_on(
+def test_one_of_two_mirrors_through_a_daemon_continues(
     shared_broker: Broker, client: Client, tmp_path: Path
 ) -> None:
     client.create_topic("both")
@@ -164,7 +164,7 @@ def test_one_of_two_mirrors_through_a_daemon_goes_on(
         assert loser.wait() == 1
         assert "another mirror writes to it: stop one of them" in loser.log
         produced(client, "both", 10, sent)
-        wait_until(lambda: lines(path) == sent + 10, "the other goes on")
+        wait_until(lambda: lines(path) == sent + 10, "the other continues")
         assert winner.stop() == 0, winner.log
     assert stored(tmp_path / "data" / "both-0") == stored(shared_broker.partition("both"))
 

@@ -102,7 +102,7 @@ def test_transactions_and_a_restart_that_begins_a_leader_epoch(
     assert ours == again.consume("sales", isolation=READ_COMMITTED)
 
 
-def test_a_forward_sends_every_record_once_and_goes_on_after_a_restart(
+def test_a_forward_sends_every_record_once_and_continues_after_a_restart(
     broker: Broker, old: Client, data: Path
 ) -> None:
     make(data, "sent")

@@ -1,6 +1,6 @@
 """The same damaged directory, recovered by a broker and by logfs: same offsets, same bytes.
 
-Every damage is done to a topic of its own, so that one start of the broker recovers them all. All
+Every damage is done to its own topic, so that one start of the broker recovers them all. All
 topics have the same log. The recovery point is what a broker has checkpointed when it was killed:
 the start of the active segment, or the start of the log for topics whose name begins with ``DEEP``.
 """

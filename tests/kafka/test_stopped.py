@@ -1,6 +1,6 @@
 """logfs stopped before any step of a compaction or a recovery: a broker opens what it left.
 
-Every state is put into a topic of its own, so that one start of the broker opens them all. What its
+Every state is put into its own topic, so that one start of the broker opens them all. What its
 consumers then read has to be what logfs itself would show.
 """
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.allow_log("are no
 CHANGES = {"pwrite", "truncate", "sync", "rename", "remove", "sync_directory"}
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 SEEDS: tuple[int | None, ...] = (None, 3)
-"""Of what a power cut keeps; after a kill everything is kept."""
+"""The seeds of what a power cut keeps; after a kill everything is kept."""
 
 
 @dataclass

@@ -157,7 +157,7 @@ def offset_of(found: TimestampOffset | None) -> int | None:
 
 
 @pytest.mark.allow_log(PREALLOCATED)
-def test_so_does_an_owner_and_it_goes_on_there(every: dict[str, Written], tmp_path: Path) -> None:
+def test_so_does_an_owner_and_it_continues_there(every: dict[str, Written], tmp_path: Path) -> None:
     for written in (every["killed"], every["stopped"]):
         data = copy_directory(written.data, tmp_path / written.ended)
         for appended in range(2):

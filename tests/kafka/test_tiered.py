@@ -35,7 +35,7 @@ class Tiered:
     """A broker whose topic is in its store, but for the last segment.
 
     Attributes:
-        url: Of the store.
+        url: The url of the store.
         stored: Records of the stored segments, as a consumer reads them.
         committed: The same under read_committed.
     """

@@ -231,7 +231,7 @@ def test_the_broker_knows_the_producers(opened: Opened) -> None:
     assert tools.describe_producers(opened.broker.bootstrap, name) == known
 
 
-def test_the_broker_goes_on_where_logfs_stopped(opened: Opened) -> None:
+def test_the_broker_continues_where_logfs_stopped(opened: Opened) -> None:
     # The last test of a way: it changes the logs.
     for name in SCENARIOS:
         opened.client.produce(name, keyed(numbered(1, 2))[0])

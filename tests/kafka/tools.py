@@ -1,4 +1,4 @@
-"""Kafka's command-line tools, each a Java class of its own.
+"""Kafka's command-line tools, each a separate Java class.
 
 ``Found.problems`` is what kafka-dump-log complains about, which its exit status does not tell: a
 bad checksum is ``isvalid: false``, a torn tail a line on stdout, a wrong index lines on stderr.

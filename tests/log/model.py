@@ -152,7 +152,7 @@ class Model:
     def lose(self, found: Sequence[Kept], end_offset: int, bases: Container[int]) -> list[Record]:
         """After a power cut: what is left is in its place, and all that is durable is left.
 
-        Of what was not durable a prefix of each segment is left: one may have lost its end while
+        A prefix of each segment is left of what was not durable: one may have lost its end while
         the next one is whole, as in Kafka; ``bases`` are where segments begin.
 
         Returns:

@@ -87,7 +87,7 @@ def started_late() -> HoledLog:
 
 @cache
 def started_inside_a_batch() -> HoledLog:
-    """Of the batch 24, 25, 26 the first record is not shown any more, but it is there."""
+    """The first record of the batch 24, 25, 26 is not shown any more, but it is there."""
     log = filled()
     log.advance(25)
     return log

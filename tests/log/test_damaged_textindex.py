@@ -217,7 +217,7 @@ def test_compaction_does_not_copy_a_damaged_text_index() -> None:
 
 @pytest.mark.parametrize("wrong", [-2, 2])
 def test_an_entry_that_does_not_name_a_record_of_its_batch_is_an_error(wrong: int) -> None:
-    """Of a text index whose checksum is not known."""
+    """The checksum of the text index is not known."""
     log = compacted()
     index = Index(log)
     number = next(

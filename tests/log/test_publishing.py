@@ -470,7 +470,7 @@ def test_a_trim_inside_a_half_published_batch_outlives_a_power_cut(seed: int | N
 def test_a_power_cut_in_a_batch_of_many_segments_loses_none_of_its_records(
     seed: int | None,
 ) -> None:
-    """Of files that are not synced, a power cut may keep the later one and lose the other."""
+    """A power cut may keep the later one of two files that are not synced, and lose the other."""
     bench, values = Bench(SMALL), values_of("v", 30)
     staged = [stage(bench.disk, values)]
     fill_after(bench, staged, 9)

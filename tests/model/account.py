@@ -232,7 +232,7 @@ class Account:
         self._last.clear()
 
     def _settle_beside(self, line: Line, there: list[Found], kind: StopKind) -> list[Found]:
-        """Of a line that no fsync covered, a power cut may keep a piece beside the record.
+        """A power cut may keep a piece of a line that no fsync covered beside the record.
 
         Returns:
             Where the record is; the piece is its own line from now on.

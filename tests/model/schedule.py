@@ -21,7 +21,7 @@ from tests.model.steps import STEPS, WEIGHTS
 
 STEPS_A_SEED = 60
 FULL_STARTS = 0.2
-"""Of the stops inside a step: how many starts find no room, and are killed before there is any."""
+"""How many starts after stops inside a step find no room, and are killed before there is any."""
 STOPS = (StopKind.KILL, StopKind.POWER, StopKind.POWER, StopKind.CACHE)
 
 

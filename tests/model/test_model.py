@@ -1,6 +1,6 @@
 """Everything at once, stopped anywhere: a fixed sample, and with ``make test-long`` very much more.
 
-Of a schedule that finds a defect the steps that are needed are printed; see ``schedule``.
+The needed steps of a schedule that finds a defect are printed; see ``schedule``.
 """
 
 import os

@@ -30,7 +30,7 @@ OWNER, MEMBER, OTHER = 21234, 21235, 65534
 
 @dataclass(frozen=True)
 class User:
-    """A user, as its own process has it."""
+    """A user, as the process of that user has them."""
 
     name: str
     uid: int

@@ -34,7 +34,7 @@ def test_indexes_are_recreated(spark: "SparkSession", logfs: Call, data: Path) -
 def test_ctrl_c_cancels_the_job(
     spark: "SparkSession", logfs: Call, data: Path, tmp_path: Path
 ) -> None:
-    """Of each command; what it works on is whole, and continues."""
+    """Each command is killed; what it works on is whole, and continues."""
     shutil.rmtree(data / "orders-1")
     for name in ("reindex", "verify", "compact", "export"):
         more = {"compact": [data / "prices"], "export": [data, tmp_path / "out"]}

@@ -7,7 +7,7 @@
 # and the units of this tree are not used.
 #
 # COMMAND is how logfs is called, "python -m logfs". The network is its own one, or the host's.
-# Of the machine's own units nothing is started: they would clean up
+# None of the machine's units is started: they would clean up
 # /tmp, set sysctls and load modules.
 
 set -eu

@@ -20,7 +20,7 @@ LARGE_BYTES = 8 * 1024
 PIECE_BYTES = 16 * 1024
 """Between two marks, at least; a mark takes 32 bytes of memory."""
 MOST_MEMORY_BYTES = 1024 * 1024
-"""Of a reader. Beyond it the reader forgets all."""
+"""The most that a reader remembers. Beyond it the reader forgets all."""
 _BATCH_BYTES = 300
 
 

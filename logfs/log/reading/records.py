@@ -19,7 +19,7 @@ from logfs.records.record import Record
 from logfs.types import IsolationLevel
 
 _SHARED_BYTES = 64 << 20
-"""Of all logs that are read at the same time, in memory."""
+"""The memory for all logs that are read at the same time."""
 
 
 def window_of(readers: int) -> int:

@@ -12,8 +12,8 @@ The *nonce* is random in every version of a head. Without it a swap could take a
 one that the writer has read: an ETag is a hash of the contents. The *epoch* tells which writer owns
 the partition. A writer that finds a larger one is fenced.
 
-A head has at most 4,096 entries. The oldest ones leave it for tables, which are objects of their
-own with nothing but entries.
+A head has at most 4,096 entries. The oldest ones leave it for tables, which are separate
+objects with nothing but entries.
 """
 
 import json

@@ -42,7 +42,7 @@ _LARGE_BYTES = 64 * 1024
 _LEAST_ROOM_BYTES = 1024 * 1024
 _MOST_ROOM_BYTES = 16 * 1024 * 1024
 _PART_FOR_ROOM = 4
-"""Of a segment of 4 MiB and more: no more room than a quarter of what is in it."""
+"""A segment of 4 MiB and more gets no more room than a quarter of what is in it."""
 _WITHOUT_END = 1 << 62
 
 

@@ -118,7 +118,7 @@ class FollowedPositions:
 
 
 class OwnerPositions(FollowedPositions):
-    """Of a directory of logfs's own, which says itself where everything is."""
+    """The positions of a directory that logfs writes, which says itself where everything is."""
 
     is_replicated = False
 

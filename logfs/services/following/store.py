@@ -45,7 +45,7 @@ AT_ONCE_BYTES = 128 * 1024 * 1024
 """A tenth of a second's work."""
 _LEAST_BYTES = 64 * 1024
 _NO_INODE = -1
-"""Of a partition whose directory is a symbolic link: it is not followed, but it is told of."""
+"""The inode of a partition whose directory is a symbolic link: told of, and not followed."""
 
 
 class FollowedStore(Catalog[AnyLog]):

@@ -10,5 +10,5 @@ headers and positions stay as they are, and a Kafka broker can read the result.
 
 Not packed: segments of topics with ``cleanup.policy=compact`` (compaction rewrites them, and its
 gaps need the batches as they are) and those that a broker wrote into a directory without a
-configuration of its own. Batches of producers and transactions are copied as they are.
+its own configuration. Batches of producers and transactions are copied as they are.
 """

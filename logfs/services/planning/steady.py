@@ -24,11 +24,11 @@ from logfs.services.planning.footprint import (
 )
 
 BLOCK_BYTES = 4096
-"""Of the file system: on average a file uses half a block more than its size."""
+"""The block of the file system: on average a file uses half a block more than its size."""
 _FILES_OF_SEGMENT = 5
 """Its log, three indexes, and the producer snapshot at its base offset."""
 _SMALL_FILES = 5
-"""Of a partition: metadata, leader epochs, configuration, segment table, directory."""
+"""Those of a partition: metadata, leader epochs, configuration, segment table, directory."""
 _ACTIVE_DESCRIPTORS = 5
 """Its log, three indexes, the segment table."""
 _MS_PER_S = 1000

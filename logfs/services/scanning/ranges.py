@@ -25,7 +25,7 @@ from logfs.types import Positions, TopicPartition
 
 MOST_ROWS = 65_536
 MOST_BYTES = 4 * 1024 * 1024
-"""Of one set of columns: what Spark takes fastest lies between 1 and 10 MB."""
+"""The size of one set of columns: what Spark takes fastest lies between 1 and 10 MB."""
 _TRIES = 100
 """Listings without progress after which something else than a change must be wrong."""
 

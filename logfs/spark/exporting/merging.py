@@ -30,9 +30,9 @@ from logfs.spark.exporting.targets import ExportTarget, Scratch, open_target
 from logfs.types import TopicPartition
 
 SMALL_BYTES = 32 << 20
-"""Of the Parquet files of a range: a larger one is left as it is."""
+"""The size of the Parquet files of a range: a larger one is left as it is."""
 MERGED_BYTES = 128 << 20
-"""Of the Parquet files that become one range, at most."""
+"""The largest size of the Parquet files that become one range."""
 
 MergeRun = Callable[[Sequence[Merge], Sequence[int]], Iterable["Merged"]]
 """Does merges of about these sizes."""

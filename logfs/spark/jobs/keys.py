@@ -27,7 +27,7 @@ from logfs.services.compaction.tools import CleaningTools
 from logfs.services.compaction.transactions import CleanedTransactions
 
 MAP_BYTES = 128 << 20
-"""Of the map of a task, Kafka's ``log.cleaner.dedupe.buffer.size``."""
+"""The size of the map of a task, Kafka's ``log.cleaner.dedupe.buffer.size``."""
 _ENTRY = np.dtype([("low", np.uint64), ("high", np.uint64), ("behind", np.int64)])
 _LOAD_FACTOR = 0.75
 _KEYS_OF_A_BUCKET = 4_000_000
