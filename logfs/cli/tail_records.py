@@ -461,13 +461,13 @@ class TailPrinter(Closeable):
             while True:
                 while records := cursor.read(followed.end):
                     yield from followed.render(records, has_prefix=has_prefix, is_alone=is_alone)
-                if cursor.offset >= followed.end or not cursor.look():
+                if cursor.offset >= followed.end or not cursor.refresh():
                     return
 
         return self._guarded(followed, read())
 
     def _coming(self, followed: Followed) -> Iterator[Printed]:
-        self._has_more |= followed.cursor.look(is_around_known=True)
+        self._has_more |= followed.cursor.refresh(is_around_known=True)
         if records := followed.cursor.read():
             yield from followed.render(records, has_prefix=self._prefixes)
 

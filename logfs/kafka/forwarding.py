@@ -199,7 +199,7 @@ class Forward(ClusterCopy):
         def look() -> bool:
             if not partition.log.is_followed:  # its owner has recovered it since
                 partition.log = source.log(where)
-            has_more = source.look(partition.log)
+            has_more = source.refresh(partition.log)
             if partition.log.is_deleted:
                 raise DeletedError(f"{where}: the topic has been deleted")
             return has_more

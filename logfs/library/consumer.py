@@ -205,7 +205,7 @@ class Consumer(Closeable):
         try:
             has_more = True
             while has_more:
-                has_more = cursor.look(is_around_known=True)
+                has_more = cursor.refresh(is_around_known=True)
                 while self._cursors.get(one) is cursor and (records := cursor.read()):
                     yield records
         except DeletedError as error:

@@ -89,15 +89,15 @@ class Cursor:
                     return
                 yield text
 
-    def look(self, *, is_around_known: bool = False) -> bool:
+    def refresh(self, *, is_around_known: bool = False) -> bool:
         """Load appends and removals; return True if there is more to read at once.
 
-        See ``FollowedDirectory.look``.
+        See ``FollowedDirectory.refresh``.
 
         Raises:
             DeletedError: The topic was deleted.
         """
-        has_more = self.source.look(self._log, is_around_known=is_around_known)
+        has_more = self.source.refresh(self._log, is_around_known=is_around_known)
         if self._log.is_deleted:
             raise DeletedError(f"{self._log.topic_partition}: the topic has been deleted")
         return has_more
@@ -126,7 +126,7 @@ def read_batches(cursor: Cursor, stop: int) -> Iterator[list[Record]]:
     while True:
         while records := cursor.read(stop):
             yield records
-        if cursor.offset >= stop or not cursor.look():
+        if cursor.offset >= stop or not cursor.refresh():
             return
 
 
@@ -151,7 +151,7 @@ def follow_batches(
     with watch:
         since_s = time.monotonic()
         while not is_over():
-            has_more = cursor.look()
+            has_more = cursor.refresh()
             end = None if stop is None else cursor.end_before(stop)
             while records := cursor.read(end):
                 yield records

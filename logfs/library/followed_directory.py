@@ -88,7 +88,7 @@ class FollowedDirectory:
         """Return the log of a partition as it is now.
 
         Args:
-            is_around_known: See ``look``.
+            is_around_known: See ``refresh``.
 
         Raises:
             NoSuchTopicError, NoSuchPartitionError: It does not exist.
@@ -104,7 +104,7 @@ class FollowedDirectory:
             log = self._store.partition(topic, number)
         if log.is_unreadable:
             raise LogOfflineError(f"{topic_partition}: {log.offline}")
-        self.look(log, is_around_known=True)
+        self.refresh(log, is_around_known=True)
         return log
 
     def logs(self) -> list[ReadableLog]:
@@ -113,10 +113,10 @@ class FollowedDirectory:
             self._store.look_around(self._now_ms())
             logs = self._store.all_partitions()
         for log in logs:
-            self.look(log, is_around_known=True)
+            self.refresh(log, is_around_known=True)
         return sorted(logs, key=attrgetter("topic_partition"))
 
-    def look(self, log: ReadableLog, *, is_around_known: bool = False) -> bool:
+    def refresh(self, log: ReadableLog, *, is_around_known: bool = False) -> bool:
         """Load the changes of a partition; return True if there is more to read at once.
 
         Args:
@@ -140,13 +140,13 @@ class FollowedDirectory:
         """Load all changes, also those on which two looks must agree.
 
         Args:
-            is_around_known: See ``look``.
+            is_around_known: See ``refresh``.
         """
-        while self.look(log, is_around_known=is_around_known) and log.indexing is None:
+        while self.refresh(log, is_around_known=is_around_known) and log.indexing is None:
             pass
         if log.is_settling:
             time.sleep(SETTLING_S)
-            self.look(log)
+            self.refresh(log)
 
     def locate(
         self, log: ReadableLog, point: Point, level: IsolationLevel
@@ -162,7 +162,7 @@ class FollowedDirectory:
         point = self._in_log(log, point)
         if log.indexing is not None:
             if isinstance(point, AtByte) or level is IsolationLevel.READ_COMMITTED:
-                while self.look(log):
+                while self.refresh(log):
                     pass
             elif not isinstance(point, Earliest):
                 return self._locate_part(log, point, level, now_ms)
@@ -179,7 +179,7 @@ class FollowedDirectory:
         The writer may just have cut or replaced the data.
         """
         before = log.snapshot
-        self.look(log)
+        self.refresh(log)
         if log.is_settling:
             time.sleep(SETTLING_S)
             return True

@@ -147,7 +147,7 @@ class Scan:
 
     def _ranges(self, bounds: "Sequence[Bounds]") -> "list[Range]":
         """Return the offsets of each partition that are within all bounds."""
-        logs = self._directories.look(self.partitions())
+        logs = self._directories.refresh(self.partitions())
         at, found = now_ms(), []
         for log in logs.values():
             within = [_range(log, start, stop, at) for start, stop in bounds]

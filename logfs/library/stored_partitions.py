@@ -154,7 +154,7 @@ class Directories:
                     )
         return found
 
-    def look(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, SeenLog]:
+    def refresh(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, SeenLog]:
         """Look at some partitions; those that are gone, or just being made, are left out."""
         present = self.partitions()
         for gone in self._logs.keys() - present.keys():

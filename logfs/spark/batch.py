@@ -33,7 +33,7 @@ class LogfsReader(DataSourceReader):
         wanted = options.selection.choose(directories.partitions())
         options.start.check(wanted)
         options.end.check(wanted)
-        logs = directories.look(wanted)
+        logs = directories.refresh(wanted)
         for gone in set(wanted) - logs.keys():
             self._work.lose(f"{gone} is gone")
         at = now_ms()

@@ -108,7 +108,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             wanted = options.selection.choose(self._directories.partitions())
             options.start.check(wanted)
             at = now_ms()
-            logs = self._directories.look(wanted)
+            logs = self._directories.refresh(wanted)
             self._initial = {one: self._start_of(one, log, at) for one, log in logs.items()}
             self._initial_ids = _present_ids(logs)
         return to_json(self._initial, self._initial_ids)
@@ -148,7 +148,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> Sequence[LogfsPartition]:
         """Share out what lies between two offsets; raise DataLossError if records are gone."""
         ends = from_json(end)
-        logs = self._directories.look(ends)
+        logs = self._directories.refresh(ends)
         known = self._continued(start, logs)
         for topic in _recreated(end, logs):
             self._work.lose(f"topic {topic} was deleted and created again: its batch is gone")
@@ -190,7 +190,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> dict[TopicPartition, SeenLog]:
         present = self._directories.partitions()
-        return self._directories.look(self._options.selection.choose_present(present))
+        return self._directories.refresh(self._options.selection.choose_present(present))
 
     def _why_left_out(self, one: TopicPartition, end: int) -> str:
         if one in self._directories.partitions():

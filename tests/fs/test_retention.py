@@ -44,12 +44,12 @@ async def test_the_first_look_comes_late_and_others_follow(
 async def test_a_change_takes_effect_at_the_next_look(world: World) -> None:
     await make(world, "orders", retention_ms="-1")
     world.clock.advance(3600)
-    look = world.operations.tasks.retention.look
-    assert await look() == []
+    run_once = world.operations.tasks.retention.run_once
+    assert await run_once() == []
     world.store.alter_topic("orders", {"retention.ms": "3600000"})
-    assert await look() == []
+    assert await run_once() == []
     world.clock.advance(0.001)
-    [(topic_partition, done)] = await look()
+    [(topic_partition, done)] = await run_once()
     assert (str(topic_partition), done.segments, done.start) == ("orders/0", 1, (0, 2))
 
 
@@ -62,7 +62,7 @@ async def test_a_record_of_the_future_is_logged_once(
     await world.append("orders/0.jsonl", line.encode())
     world.clock.advance(1)
     for _ in range(3):
-        await world.operations.tasks.retention.look()
+        await world.operations.tasks.retention.run_once()
     assert start(world) == 2
     assert len([r for r in caplog.records if "in the future" in r.message]) == 1
 
@@ -75,16 +75,16 @@ async def test_a_topic_without_configuration_is_left_alone_and_told_once(
     await make(world, "orders", retention_bytes="0")
     world.disk.remove(f"broker-0/{names.TOPIC_CONFIG}")
     world.restart(world.options + ",log.retention.bytes=0")
-    look = world.operations.tasks.retention.look
-    assert len(await look()) == 1
-    assert await look() == []
+    run_once = world.operations.tasks.retention.run_once
+    assert len(await run_once()) == 1
+    assert await run_once() == []
     assert (start(world, "broker"), start(world)) == (0, 2)
     assert len([r for r in caplog.records if "no configuration" in r.message]) == 1
     world.store.alter_topic("broker", {"flush.ms": "5"})
     assert world.store.topic_config("broker").cleanup_policy == frozenset()
-    assert await look() == []
+    assert await run_once() == []
     world.store.alter_topic("broker", {"cleanup.policy": "delete"})
-    assert len(await look()) == 1
+    assert len(await run_once()) == 1
 
 
 @pytest.mark.expect_log("orders/0: retention: [Errno 5]")
@@ -93,7 +93,7 @@ async def test_a_failure_is_that_of_one_partition(world: World) -> None:
     await make(world, "orders", retention_bytes="0")
     await make(world, "other", retention_bytes="0")
     world.disk.fail_next_sync("orders-0/logfs.segments")
-    [(topic_partition, _)] = await world.operations.tasks.retention.look()
+    [(topic_partition, _)] = await world.operations.tasks.retention.run_once()
     assert topic_partition.topic == "other"
 
 
@@ -152,14 +152,14 @@ async def test_files_that_wait_for_removal_go_once_the_disk_lacks_room(
     await make(world, "noisy")
     for _ in range(20):
         await world.append("noisy/0", b"a line of some bytes\n")
-    look = world.operations.tasks.retention.look_at_limits
+    look_at_limits = world.operations.tasks.retention.look_at_limits
     world.disk.space_bytes = world.disk.used_bytes + 10_000
-    await look()
+    await look_at_limits()
     assert start(world, "noisy") > 0
     assert waiting(world)
     world.disk.space_bytes = world.disk.used_bytes + 4_500
     before, at = world.disk.used_bytes, start(world, "noisy")
-    await look()
+    await look_at_limits()
     assert waiting(world) == []
     assert world.disk.used_bytes < before
     assert start(world, "noisy") == at

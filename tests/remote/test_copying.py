@@ -48,7 +48,7 @@ def test_recovered_segments_are_copied_although_nothing_is_appended() -> None:
     bench.write(*(b"line %d xxxxxxxxxxxxxxxxxxxxxxxx" % n for n in range(40)))
     bench.kill()
     assert bench.tiering.has_work
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     assert len(bench.head.entries) == len(bench.log.snapshot.segments) - 1 > 5
 
 
@@ -102,7 +102,7 @@ def test_a_second_writer_fences_the_first_which_keeps_every_local_byte() -> None
 def test_a_fenced_daemon_drops_no_local_file_that_the_store_may_have_lost() -> None:
     bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
     bench.fill(40)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     assert bench.tier.local
     other = TieredBench(disk=bench.disk.after_kill(), objects=bench.objects)
     other.store.alter_topic("t", {"retention.bytes": "0", "local.retention.bytes": "0"})
@@ -114,7 +114,7 @@ def test_a_fenced_daemon_drops_no_local_file_that_the_store_may_have_lost() -> N
     text = text_of(bench.log)
     bench.store.alter_topic("t", {"local.retention.bytes": "0"})
     with pytest.raises(FencedError):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.log.remove_due_files(bench.now_ms)
     assert text_of(bench.log) == text
 
@@ -122,15 +122,15 @@ def test_a_fenced_daemon_drops_no_local_file_that_the_store_may_have_lost() -> N
 def test_no_local_file_goes_while_the_store_cannot_say_that_it_is_named() -> None:
     bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
     bench.fill(40)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.store.alter_topic("t", {"local.retention.bytes": "0"})
     before = bench.local_names(".log")
     bench.objects.fail("get")
     with pytest.raises(OSError, match="injected"):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
     assert bench.local_names(".log") == before
     bench.objects.heal()
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.log.remove_due_files(bench.now_ms)
     assert len(bench.local_names(".log")) == 1
 
@@ -188,9 +188,9 @@ def test_the_log_is_compared_again_after_the_store_failed_meanwhile(
     named = bench.head.tables, bench.head.entries
     bench.objects.fail_next("get", "*table*")
     with pytest.raises(OSError, match="injected"):
-        other.tiering.work(no_throttle, other.now_ms)
+        other.tiering.run_once(no_throttle, other.now_ms)
     with pytest.raises(DivergedError):
-        other.tiering.work(no_throttle, other.now_ms)
+        other.tiering.run_once(no_throttle, other.now_ms)
     assert (bench.head.tables, bench.head.entries) == named
 
 
@@ -219,7 +219,7 @@ def test_the_newest_records_of_a_quiet_topic_reach_the_store_after_segment_ms() 
     assert not bench.tiering.has_work
     bench.now_ms += 61_000
     bench.tiering.seal(bench.now_ms)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     assert bench.head.next_offset == bench.log.log_end_offset == 3
     # Nothing is left to seal: an empty segment stays active.
     bench.now_ms += 61_000

@@ -22,7 +22,7 @@ def test_local_files_go_when_they_are_due_although_the_store_is_away() -> None:
     assert len(bench.local_names(".log")) > 20
     bench.objects.fail("put")
     with pytest.raises(OSError, match="injected"):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.log.remove_due_files(bench.now_ms)
     tiered = len(bench.tier.entries)
     assert tiered > 5

@@ -36,7 +36,7 @@ def filled() -> TieredBench:
 
 def work(bench: TieredBench) -> None:
     """Do what the daemon does at each look."""
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.log.remove_due_files(bench.now_ms)
 
 

@@ -122,17 +122,17 @@ def test_switching_off_keeps_what_is_local_and_empties_the_store() -> None:
     changes = {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}
     bench.store.alter_topic("t", changes)
     for _ in range(2):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
         later(bench)
         bench.log.remove_due_files(bench.now_ms)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     assert bench.log.log_start_offset == first_local
     assert text_of(bench.log).endswith(b"".join(kept or [text]))
     assert not objects(bench)
     again = {"remote.storage.enable": "true", "remote.log.delete.on.disable": None}
     before = text_of(bench.log)
     bench.store.alter_topic("t", again)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     bench.restart()
     assert text_of(bench.log) == before
     assert len(bench.head.entries) == len(bench.log.snapshot.segments) - 1
@@ -207,12 +207,12 @@ def test_switching_off_continues_after_a_change_of_the_head_that_failed() -> Non
     bench.store.alter_topic("t", changes)
     bench.objects.fail_next("swap")
     with pytest.raises(OSError, match="injected"):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
     for _ in range(2):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
         later(bench)
         bench.log.remove_due_files(bench.now_ms)
-    bench.tiering.work(no_throttle, bench.now_ms)
+    bench.tiering.run_once(no_throttle, bench.now_ms)
     assert not objects(bench)
 
 

@@ -30,14 +30,14 @@ def run_schedule(bench: TieredBench, acknowledged: list[bytes]) -> None:
         while len(acknowledged) % LINES or not acknowledged:
             add_line(bench, acknowledged)
         bench.log.maintain()
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
         bench.log.remove_due_files(bench.now_ms)
         add_line(bench, acknowledged)
     bench.store.alter_topic("t", {"retention.bytes": "700"})
     apply_retention(bench.log, bench.now_ms)
     bench.store.checkpoint()
     for _ in range(2):
-        bench.tiering.work(no_throttle, bench.now_ms)
+        bench.tiering.run_once(no_throttle, bench.now_ms)
         bench.log.remove_due_files(bench.now_ms)
         bench.now_ms += SHORTEST_DELAY_MS + 1
 

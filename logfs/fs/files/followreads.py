@@ -222,7 +222,7 @@ class FollowReads:
     def poll(self, file: FileHandle, number: int, handle: PollHandle | None) -> int:
         """Return the events a file is ready for; the handle is notified when that changes."""
         reader = _reader_of(file)
-        self.leave(number)
+        self.forget(number)
         if file.following is not None:
             file.following.take()
         if self._is_over or reader.has_more() or reader.is_over(self._now_ms()):
@@ -232,7 +232,7 @@ class FollowReads:
             self.queues.add(polling)
         return 0
 
-    def leave(self, number: int) -> None:
+    def forget(self, number: int) -> None:
         """Do not notify the handle of a file any more."""
         polling = self._polling.pop(number, None)
         if polling is not None:

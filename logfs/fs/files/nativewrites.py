@@ -102,7 +102,7 @@ class NativeWrites:
             hooks.serving.close(number)
             file.is_served = False
 
-    def know(self, node: PlainNode) -> bool:
+    def serve_attributes(self, node: PlainNode) -> bool:
         """Have stats of an inode answered natively as long as nothing but appends changes it.
 
         A log that others write, or whose visible end is not its end, is left to Python.
@@ -127,7 +127,7 @@ class NativeWrites:
             return False
         is_opened = self.opens and log.mirror_meta is None
         key = partition_key(partition.identity) if is_opened else 0
-        hooks.serving.know(node.ino, lock.address, mark, node.view, attributes, key)
+        hooks.serving.serve_attributes(node.ino, lock.address, mark, node.view, attributes, key)
         return True
 
     def allow(self, users: Iterable[int]) -> None:

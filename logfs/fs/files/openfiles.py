@@ -380,7 +380,7 @@ class OpenFiles:
             return
         if self.watching.is_on:
             self.watching.note_closed(number, file)
-        self._follow_reads.leave(number)
+        self._follow_reads.forget(number)
         self.native.close(number, file)
         if file.ahead is not None:
             file.ahead.close()

@@ -104,7 +104,7 @@ class Serving:
         """The descriptor that can be read after an append for which readers wait; -1: none."""
         return int(self._library.logfs_serving_changes())
 
-    def know(
+    def serve_attributes(
         self,
         ino: int,
         partition: int,

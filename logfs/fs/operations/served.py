@@ -214,9 +214,9 @@ class Operations(RefusedOperations):
         if self.access_log is not None:
             self.access_log.note_lookup(parent_inode, name, node.ino)
         elif not self.store_waits.has_store and (
-            not isinstance(node, PlainNode) or self.files.native.know(node)
+            not isinstance(node, PlainNode) or self.files.native.serve_attributes(node)
         ):
-            self.native_names.know(parent, name, node, seen)
+            self.native_names.serve_name(parent, name, node, seen)
         return entry
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
@@ -235,7 +235,7 @@ class Operations(RefusedOperations):
         if self.store_waits.has_store:
             entry.st_ino = self.inodes.shown_number(node)
         elif isinstance(node, PlainNode):
-            self.files.native.know(node)
+            self.files.native.serve_attributes(node)
         elif isinstance(node, TopicNode) and self.tree.is_live(node):
             self.native_names.know_directory(node)
         return entry

@@ -232,7 +232,7 @@ class ControlCommands:
     async def _retention(self, _request: Request) -> object:
         if self._store.read_only:
             raise ReadOnlyError("the mount is read-only")
-        done = await self._operations.tasks.retention.look()
+        done = await self._operations.tasks.retention.run_once()
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
 
     async def _rewrite(

@@ -55,7 +55,7 @@ class NativeNames:
     def _serving(self) -> Hooks | None:
         return self._hooks if self._hooks is not None and self._hooks.serving.is_running else None
 
-    def know(self, parent: Node, name: bytes, node: Node, seen: int) -> None:
+    def serve_name(self, parent: Node, name: bytes, node: Node, seen: int) -> None:
         """Have a name that Python has just looked up be looked up natively.
 
         Args:

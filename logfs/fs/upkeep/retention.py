@@ -69,7 +69,7 @@ class Retention:
         self._warn_of_pitfalls()
         await trio.sleep(config.log_initial_task_delay_ms / 1000)
         while True:
-            await self.look()
+            await self.run_once()
             await trio.sleep(config.log_retention_check_interval_ms / 1000)
 
     async def run_limits(self) -> None:
@@ -152,7 +152,7 @@ class Retention:
     def _all_partitions(self) -> list[MountedPartition]:
         return [p for topic in self._store.topics() for p in self._partitions(topic)]
 
-    async def look(self) -> list[tuple[TopicPartition, Deletion]]:
+    async def run_once(self) -> list[tuple[TopicPartition, Deletion]]:
         """Look once at every partition; returns what was deleted."""
         done = []
         for topic in self._store.topics():

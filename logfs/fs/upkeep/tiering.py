@@ -213,7 +213,7 @@ class Tiering:
             found.tiering.seal(self._clock.now_ms())
             if not found.tiering.has_work:
                 return
-            found.tiering.work(limit.take, self._clock.now_ms())
+            found.tiering.run_once(limit.take, self._clock.now_ms())
         except DeletedError:
             return
         except (LogfsError, OSError) as error:

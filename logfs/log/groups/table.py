@@ -150,7 +150,7 @@ class GroupTable:
         part = self._parts.get(number)
         if part is None or not part.is_of(log):
             part = self._parts[number] = _Part(log)
-        part.look()
+        part.refresh()
         return part
 
 
@@ -215,7 +215,7 @@ class _Part:
         """Return copies of the groups."""
         return {name: _copy(group) for name, group in self.groups.items()}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read what has been appended.
 
         Raises:

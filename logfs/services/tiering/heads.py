@@ -227,7 +227,7 @@ class HeadWriter:
                 "it. If this directory is to write it: stop the daemons of both, then "
                 "'logfs remote take-over' with this one"
             )
-        self.owned.see(head)
+        self.owned.note_stored(head)
         self._head = head
         return head
 

@@ -80,7 +80,7 @@ class OwnedVersions:
         """
         return head.nonce in self._nonces or head.counter < self.counter or not head.is_noted
 
-    def see(self, head: Head) -> None:
+    def note_stored(self, head: Head) -> None:
         """Note, in memory, that a head which this directory wrote is in the store."""
         if head.counter > self.counter:
             self.confirm(head)

@@ -153,7 +153,7 @@ class PartitionTiering:
         self.status.near_deletion = 0 if found is None else found.segments
         return found
 
-    def work(self, throttle: Throttle, now_ms: int) -> None:
+    def run_once(self, throttle: Throttle, now_ms: int) -> None:
         """Do what is due: copy, drop and remove.
 
         Raises:

@@ -97,7 +97,7 @@ class Exporter:
         self._finish_merges(manifest)
         done = self._write(manifest) if manifest.ranges else []
         wanted = self._readable(wanted)
-        logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
+        logs = Directories([self._root], IsolationLevel.READ_COMMITTED).refresh(wanted)
         logs = self._without_refused(manifest, logs)
         sized = [piece for one, log in logs.items() for piece in self._new(manifest, one, log)]
         if sized:
@@ -184,7 +184,7 @@ class Exporter:
 
     def _size_of(self, one: ExportRange) -> int:
         seen = Directories([self._root], IsolationLevel.READ_COMMITTED)
-        log = seen.look([one.topic_partition]).get(one.topic_partition)
+        log = seen.refresh([one.topic_partition]).get(one.topic_partition)
         return 0 if log is None else log.size_of(one.start, one.end)
 
     def _readable(self, wanted: Collection[TopicPartition]) -> list[TopicPartition]:
