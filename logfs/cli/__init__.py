@@ -13,7 +13,7 @@
     manual         the man pages, made from the help texts
 
 Work that is too large for a command's module: append (append_target, append_files, timed_lines),
-cat (address_output), tail (tail_records, tail_groups), plan (disk_forecast), verify (verify_data),
+cat (address_output), tail (the package tail), plan (disk_forecast), verify (verify_data),
 status (status_notes, daemon_activity), reindex (reindex_data), export (parquet_export), doctor
 (diagnosis), group (group_tables), mirror (mirror_jobs), forward (forward_jobs). For several
 commands: ``record_query`` chooses records, ``cluster_clients`` and ``running`` serve mirror and

@@ -97,12 +97,38 @@ def explain_usage(error: click.UsageError) -> str:
     return f"{name and name + ': '}{text}; '{path} --help' shows what it takes"
 
 
-def report(error: BaseException, *, debug: bool = False) -> int:
-    """Print an error to stderr and return the exit status."""
-    if debug:
+def report(error: BaseException, *, debug: bool | None = None) -> int:
+    """Print an error to stderr, with ``--debug`` its traceback, and return the exit status."""
+    context = click.get_current_context(silent=True)
+    if debug or (debug is None and context is not None and getattr(context.obj, "debug", False)):
         traceback.print_exception(error)
     warn(explain(error))
     return FAILED
+
+
+class Reports:
+    """What went wrong with single arguments of a command, which continues with the others.
+
+    Attributes:
+        status: The exit status so far.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+
+    def add(self, error: AboutError) -> None:
+        """Print an error after the output that precedes it."""
+        sys.stdout.flush()
+        self.status = report(error)
+
+    @contextmanager
+    def about(self, thing: str) -> Iterator[None]:
+        """Report errors inside, and leave out the rest; see ``failures.about``."""
+        try:
+            with about(thing):
+                yield
+        except AboutError as error:
+            self.add(error)
 
 
 def warn(text: str) -> None:

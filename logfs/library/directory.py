@@ -5,7 +5,7 @@ nothing is imported that a command does not need which reads something once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING
 
 from logfs.config import StoreConfig
@@ -67,14 +67,16 @@ def no_topic(topic: str) -> NoSuchTopicError:
     return NoSuchTopicError(f"no topic {topic}{hint}")
 
 
-def split_address(address: Sequence[str]) -> tuple[str, PartitionAddress | None]:
+def split_address(
+    address: Sequence[str], zone: tzinfo = UTC
+) -> tuple[str, PartitionAddress | None]:
     """Return the topic ("": none) and the partition that names below a root mean."""
     topic, name, *more = *address, "", ""
     if topic == SEGMENTS_NAME or any(more):
         raise UnknownNameError(
             "expected TOPIC or TOPIC/PARTITION after the data directory, or nothing"
         )
-    return topic, parse_partition_name(name, UTC) if name else None  # the zone does not matter
+    return topic, parse_partition_name(name, zone) if name else None
 
 
 def open_for_reading(disk: Disk, only: Collection[TopicPartition]) -> "LogStore":

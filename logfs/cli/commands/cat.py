@@ -48,9 +48,7 @@ class _CatCommand(click.Command):
     "no --format.",
 )
 @isolation_option("What to print; default: what the daemon's mount shows, else all records.")
-@click.pass_obj
 def cat(
-    session: object,
     paths: tuple[str, ...],
     level: "IsolationLevel | None",
     view: str | None,
@@ -90,26 +88,25 @@ def cat(
         logfs cat --isolation-level read_committed /var/lib/logfs/payments/0
         logfs cat /var/lib/logfs/.segments/orders-0/00000000000000000000.log | xxd | less
     """  # noqa: D301 - click's mark for text it does not fill
-    is_debug = bool(getattr(session, "debug", False))
+    out, reports = sys.stdout.buffer, failures.Reports()
     if query.is_given or view or prefix is not None or any(map(_is_merged, paths)):
-        _print_merged(paths, view or "text", level, query, prefix, is_debug=is_debug)
-        return
-    from logfs.cli.address_output import copy
+        from logfs.cli.tail.printer import TailPrinter
 
-    out = sys.stdout.buffer
-    status = 0
-    for path in paths:
-        try:
-            with failures.about(path):
+        view = view or "text"
+        with TailPrinter(out, reports, view, level, query, has_prefix=prefix) as printer:
+            printer.open(paths, 0, takes_addresses=True)
+            printer.print_present()
+    else:
+        from logfs.cli.address_output import copy
+
+        for path in paths:
+            with reports.about(path):
                 note = copy(locate(path), out, level)
-            if note is not None:
-                out.flush()
-                failures.warn(f"{path}: {note}")
-        except failures.AboutError as error:
-            out.flush()
-            status = failures.report(error, debug=is_debug)
-    out.flush()
-    failures.exit_with(status)
+                if note is not None:
+                    out.flush()
+                    failures.warn(f"{path}: {note}")
+        out.flush()
+    failures.exit_with(reports.status)
 
 
 def _is_merged(path: str) -> bool:
@@ -127,34 +124,3 @@ def _is_merged(path: str) -> bool:
     if len(address) == 1:
         return address[0] != SEGMENTS_NAME and not names_topic_range(address[0])
     return not address
-
-
-def _print_merged(
-    paths: tuple[str, ...],
-    view: str,
-    level: "IsolationLevel | None",
-    query: RecordQuery,
-    prefix: bool | None,
-    *,
-    is_debug: bool,
-) -> None:
-    from logfs.cli.tail_records import TailPrinter
-
-    status = 0
-
-    def report(error: failures.AboutError) -> None:
-        nonlocal status
-        sys.stdout.flush()
-        status = failures.report(error, debug=is_debug)
-
-    out = sys.stdout.buffer
-    with TailPrinter(out, report, view, level, query, has_prefix=prefix) as printer:
-        for path in paths:
-            try:
-                with failures.about(path):
-                    printer.add(path, takes_addresses=True)
-            except failures.AboutError as error:
-                report(error)
-        printer.open(0)
-        printer.print_present()
-    failures.exit_with(status)

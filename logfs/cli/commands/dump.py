@@ -116,14 +116,7 @@ _MAX_INT32 = 2**31 - 1
     flag_value="remote",
     help="Not offered: logfs does not decode the metadata of tiered segments.",
 )
-@click.pass_obj
-def dump(
-    session: object,
-    /,
-    paths: tuple[str, ...],
-    listed: str | None,
-    **chosen: object,
-) -> None:
+def dump(paths: tuple[str, ...], listed: str | None, **chosen: object) -> None:
     """Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.
 
     FILES are those of a partition directory, or copies of them: .log, .index, .timeindex,
@@ -146,12 +139,10 @@ def dump(
     named = [*paths, *([] if listed is None else listed.split(","))]
     if not named:
         raise click.UsageError("expected FILES, as logfs dump orders-0/*.log")
-    failures.exit_with(
-        _dump(named, _options(chosen), is_debug=bool(getattr(session, "debug", False)))
-    )
+    failures.exit_with(_dump(named, _options(chosen)))
 
 
-def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> int:
+def _dump(named: Sequence[str], options: "DumpOptions") -> int:
     from logfs.services.dumping.dump import dump_file
     from logfs.services.dumping.output import Findings, Streams
 
@@ -167,7 +158,7 @@ def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> in
                 raise
             except (LogfsError, OSError) as error:
                 streams.out.flush()
-                status = failures.report(error, debug=is_debug)
+                status = failures.report(error)
     for line in findings.lines():
         streams.complain(line)
     streams.out.flush()

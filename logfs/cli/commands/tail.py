@@ -2,7 +2,7 @@
 
 import re
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from logfs.cli.terminal.interrupts import Interrupts
 from logfs.types import MAX_OFFSET
 
 if TYPE_CHECKING:
-    from logfs.cli.tail_records import TailPrinter
     from logfs.types import IsolationLevel
 
 _LINES = 10
@@ -82,9 +81,7 @@ class _TailCommand(click.Command):
     "no --format.",
 )
 @isolation_option("What to print; default: what the daemon's mount shows, else all records.")
-@click.pass_obj
 def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
-    session: object,
     paths: tuple[str, ...],
     count: int | None,
     start: str | None,
@@ -131,58 +128,27 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     query = _checked(query, start, count, follow=follow)
     if group is not None and count is not None:
         raise click.UsageError("--group and -n exclude each other: give one of them")
-    from logfs.cli.tail_records import TailPrinter
+    from logfs.cli.tail.printer import TailPrinter
 
-    is_debug = bool(getattr(session, "debug", False))
-    status = 0
-
-    def report(error: failures.AboutError) -> None:
-        nonlocal status
-        sys.stdout.flush()
-        status = failures.report(error, debug=is_debug)
-
+    reports = failures.Reports()
     with TailPrinter(
-        sys.stdout.buffer, report, view, level, query, group=group, has_prefix=prefix
+        sys.stdout.buffer, reports, view, level, query, group=group, has_prefix=prefix
     ) as printer:
-        for path in paths:
+        interrupts = Interrupts()
+        with nullcontext() if group is None else interrupts:
             try:
-                with failures.about(path):
-                    printer.add(path)
-            except failures.AboutError as error:
-                report(error)
-        if group is None:
-            _print(printer, count, follow=follow)
-        else:
-            _print_and_commit(printer, follow=follow)
-    failures.exit_with(status)
-
-
-def _print(printer: "TailPrinter", count: int | None, *, follow: bool) -> None:
-    try:
-        printer.open(_LINES if count is None else count)
-        printer.print_present()
-        if follow:
-            printer.print_coming()
-    except KeyboardInterrupt:
-        streams.abandon()
-        failures.exit_with(failures.INTERRUPTED)
-
-
-def _print_and_commit(printer: "TailPrinter", *, follow: bool) -> None:
-    """Commit also what was printed before a signal, or before the reader of the output ended."""
-    with Interrupts() as interrupts:
-        try:
-            printer.open(0)
-            printer.print_present()
-            if follow:
-                printer.print_coming()
-        except (KeyboardInterrupt, BrokenPipeError) as error:
-            streams.abandon()
-            with suppress(KeyboardInterrupt), interrupts.held():
-                printer.commit()
-            if isinstance(error, BrokenPipeError):
-                raise
-            failures.exit_with(interrupts.status)
+                printer.open(paths, _LINES if count is None else count)
+                printer.print_present()
+                if follow:
+                    printer.print_coming()
+            except (KeyboardInterrupt, BrokenPipeError) as error:
+                streams.abandon()
+                with suppress(KeyboardInterrupt), interrupts.held():
+                    printer.commit()  # what was printed before a signal or the end of the reader
+                if isinstance(error, BrokenPipeError):
+                    raise
+                failures.exit_with(interrupts.status)
+    failures.exit_with(reports.status)
 
 
 def _checked(

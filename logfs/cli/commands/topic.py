@@ -250,15 +250,11 @@ def undelete(path: str) -> None:
 
 def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
     """Act on each path; after an error, report it and continue with the next path."""
-    debug = bool(getattr(click.get_current_context().obj, "debug", False))
-    status = 0
+    reports = failures.Reports()
     for path in paths:
-        try:
-            with failures.about(path):
-                act(path)
-        except failures.AboutError as error:
-            status = failures.report(error, debug=debug)
-    failures.exit_with(status)
+        with reports.about(path):
+            act(path)
+    failures.exit_with(reports.status)
 
 
 def _topic_of(place: Place) -> str:

@@ -93,8 +93,7 @@ def verify(
         with ProgressLine("checked") as shown:
             found = _verify(_wanted(paths), jobs or 0, spark, shown)
     except Exception as error:  # noqa: BLE001 - damage has its own status
-        debug = bool(getattr(click.get_current_context().obj, "debug", False))
-        failures.report(error, debug=debug)
+        failures.report(error)
         return UNCHECKED
     if as_json:
         click.echo(json.dumps([_as_json(data, verified) for data, verified in found], indent=2))

@@ -1,0 +1,8 @@
+"""``logfs tail``, and ``logfs cat`` of several partitions: records merged by time, then new ones.
+
+records      the records of one partition: the form of their lines, and their order in a merge
+groups       the position of a consumer group
+partitions   what the PATHs name, each partition opened where to begin
+output       where lines are written, flushed, and committed for the group
+printer      all of it: the present records, then waiting for new ones
+"""

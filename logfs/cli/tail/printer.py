@@ -1,0 +1,168 @@
+"""``logfs tail``: the records of several partitions, merged by time, then new ones."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import chain
+from operator import attrgetter
+from typing import BinaryIO
+
+from logfs.cli import failures
+from logfs.cli.parameters import VIEWS
+from logfs.cli.record_query import RecordQuery
+from logfs.cli.tail.output import Output
+from logfs.cli.tail.partitions import Root, select
+from logfs.cli.tail.records import Followed, LineForm, Printed
+from logfs.disk.watching import Watch
+from logfs.errors import DeletedError, LogfsError
+from logfs.library.cursor import LOOK_S
+from logfs.library.followed_directory import SETTLING_S
+from logfs.library.places import locate
+from logfs.log.reading.address import Earliest
+from logfs.types import Closeable, IsolationLevel
+
+_time = attrgetter("time_ms")
+
+
+class TailPrinter(Closeable):
+    """Partitions that are printed.
+
+    Args:
+        reports: Told what went wrong with a PATH or partition, which is left out from there on.
+        view: How, where a PATH does not say so.
+        level: What is shown; None: as the mount shows it, else everything.
+        query: Which records are printed, from when to when, and how.
+        group: Its positions are where to begin, and are committed; None: no group.
+        has_prefix: Say where a record is from; None: if there is more than one partition.
+    """
+
+    def __init__(  # noqa: PLR0913 - the options of the command
+        self,
+        out: BinaryIO,
+        reports: failures.Reports,
+        view: str,
+        level: IsolationLevel | None,
+        query: RecordQuery,
+        *,
+        group: str | None = None,
+        has_prefix: bool | None,
+    ) -> None:
+        self._reports = reports
+        self._view = VIEWS[view]
+        self._level = level
+        self._query = query
+        self._has_prefix = has_prefix
+        self._roots: list[Root] = []
+        self._followed: dict[Followed, Root] = {}
+        self._opened = ExitStack()
+        self._group = None
+        if group is not None:
+            from logfs.cli.tail.groups import TailGroup  # only here: it takes long to import
+
+            self._group = self._opened.enter_context(TailGroup(group))
+        self._output = Output(out, self._group)
+        self._watch = self._opened.enter_context(Watch())
+
+    def open(self, paths: Iterable[str], count: int, *, takes_addresses: bool = False) -> None:
+        """Open the partitions that PATHs name; what is wrong with one is reported.
+
+        Args:
+            count: How many of its last records a partition begins with, if nothing says where.
+            takes_addresses: See ``partitions.select``.
+        """
+        roots: dict[str, Root] = {}
+        search, group = self._query.search, self._group
+        for path in paths:
+            with self._reports.about(path):
+                place = locate(path)
+                if place.root not in roots:
+                    roots[place.root] = Root(place, self._level, search, group, self._watch)
+                selection = select(
+                    path, place, self._view, self._query, takes_addresses=takes_addresses
+                )
+                roots[place.root].add(selection)
+        for root in roots.values():
+            if root.selections:
+                with self._reports.about(root.selections[0].path):
+                    self._open(root, count)
+
+    def print_present(self) -> None:
+        """Print the present records, merged by time."""
+        # The records of a group are written one by one: it has a position in each partition.
+        is_alone = len(self._followed) == 1 and self._group is None
+        form = self._form
+        streams = [self._present(one, form, is_alone=is_alone) for one in self._followed]
+        merged = heapq.merge(*streams, key=_time) if len(streams) > 1 else chain(*streams)
+        self._output.write(merged)
+        self._output.flush_all(self._followed)
+        self._output.commit()
+
+    def print_coming(self) -> None:
+        """Print new records until no partition can come, or the reader of the output ends.
+
+        A PATH of all topics waits for the next topic; one of a topic ends with its last partition.
+        """
+        is_endless = any(root.is_all for root in self._roots)
+        while (self._followed or is_endless) and self._output.has_reader:
+            self._follow_new()
+            found: list[Printed] = []
+            has_more = False
+            for followed in list(self._followed):
+                with self._guarded(followed):
+                    has_more |= followed.cursor.look(is_around_known=True)
+                    found += followed.render(followed.cursor.read(), self._form)
+            if found:
+                found.sort(key=_time)
+                self._output.write(found)
+                self._output.flush_all(self._followed)
+            self._output.commit(only_if_due=bool(found) or has_more)
+            if not found and not has_more:
+                is_settling = any(followed.cursor.is_settling for followed in self._followed)
+                self._watch.wait(SETTLING_S if is_settling else LOOK_S)
+
+    def commit(self) -> None:
+        """Commit the positions of the group after what has reached the reader of the output."""
+        self._output.commit()
+
+    def close(self) -> None:
+        """Close what was opened; nothing is committed."""
+        self._opened.close()
+
+    @property
+    def _form(self) -> LineForm:
+        template = self._query.template
+        if self._has_prefix is None:
+            return LineForm(template, has_prefix=template is None and len(self._followed) > 1)
+        return LineForm(template, has_prefix=self._has_prefix)
+
+    def _open(self, root: Root, count: int) -> None:
+        root.open()
+        self._roots.append(self._opened.enter_context(root))
+        for selection, log in root.present():
+            with self._reports.about(selection.path):
+                self._follow(root, root.begin(selection, log, selection.point, count))
+
+    def _follow_new(self) -> None:
+        """Follow new partitions from their first record."""
+        for root in self._roots:
+            for selection, log in root.new():
+                self._follow(root, root.begin(selection, log, Earliest()))
+
+    def _follow(self, root: Root, followed: Followed) -> None:
+        self._followed[followed] = root
+        self._output.begin(followed)
+
+    @contextmanager
+    def _guarded(self, followed: Followed) -> Iterator[None]:
+        """Leave out a partition after its first error."""
+        try:
+            yield
+        except (LogfsError, OSError) as error:
+            root = self._followed.pop(followed)
+            if isinstance(error, DeletedError):
+                root.forget(followed.name)
+            self._reports.add(failures.AboutError(str(followed.name), error))
+
+    def _present(self, followed: Followed, form: LineForm, *, is_alone: bool) -> Iterator[Printed]:
+        with self._guarded(followed):
+            yield from followed.present(form, is_alone=is_alone)
