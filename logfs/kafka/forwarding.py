@@ -14,19 +14,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from logfs.disk.vfs import Lock, RootedDisk
-from logfs.disk.watching import Watch
 from logfs.errors import (
     BrokerError,
     ClusterRefusedError,
     ClusterUnreachableError,
-    DeletedError,
     LogfsError,
     NoSuchPartitionError,
 )
 from logfs.kafka.cluster import NO_ID, REFUSED_S, UNKNOWN_TOPIC, Cluster, ClusterTopic
 from logfs.kafka.copying import ClusterCopy
-from logfs.kafka.forwarded import ForwardedPartition
-from logfs.kafka.resuming import AskAgainError, ForwardFailedError
+from logfs.kafka.forwarded import ForwardedPartition, LocalPartition
+from logfs.kafka.resuming import AskAgainError, Destination, ForwardFailedError
+from logfs.kafka.sending import Sender
 from logfs.kafka.shipping import Shaping
 from logfs.library.followed_directory import FollowedDirectory
 from logfs.log.forwardfile import (
@@ -66,7 +65,7 @@ class ForwardPlan:
         hold_bytes: See ``ForwardIdentity``.
         start: Where a new forward begins: ``start``, ``end``, or an offset. With ``resumes`` also
             one that exists.
-        resumes: ``start`` is where to continue; ``start`` None means where it is noted.
+        resumes: ``start`` is where to go on; ``start`` None means where it is noted.
         until_now: End when everything that is here now was acknowledged.
         skips_too_large: Leave out records that the destination does not take, as a loss.
     """
@@ -86,10 +85,9 @@ class ForwardPlan:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionThread:
     partition: ForwardedPartition
     thread: threading.Thread
-    watch: Watch
     lock: Lock
 
 
@@ -109,24 +107,24 @@ class Forward(ClusterCopy):
         super().__init__(cluster, say)
         self._disk = disk
         self._plan = plan
-        self._lanes: dict[int, _Lane] = {}
+        self._threads: dict[int, _PartitionThread] = {}
         self._source: FollowedDirectory | None = None
         self._topic: ClusterTopic | None = None
 
     @property
     def partitions(self) -> list[ForwardedPartition]:
         """Every partition that is forwarded."""
-        return [lane.partition for lane in self._lanes.values()]
+        return [running.partition for running in self._threads.values()]
 
     @property
     def failures(self) -> list[str]:
-        """Why partitions do not continue."""
+        """Why partitions do not go on."""
         return [one.failure for one in self.partitions if one.failure]
 
     @property
     def losses(self) -> int:
         """How often records were not forwarded that should have been."""
-        return sum(one.totals.losses for one in self.partitions)
+        return sum(one.sender.totals.losses for one in self.partitions)
 
     def run(self) -> None:
         """Forward until told to stop, or until everything was acknowledged.
@@ -141,7 +139,7 @@ class Forward(ClusterCopy):
         self._source = FollowedDirectory(self._disk, lambda tp: tp.topic == self._plan.topic)
         try:
             self._open_new(self._source, topic)
-            if not self._lanes:
+            if not self._threads:
                 raise NoSuchPartitionError(f"topic {self._plan.topic} has no such partition here")
             while not self.owner.stopping.is_set():
                 self.owner.wait(_TICK_S)
@@ -169,11 +167,13 @@ class Forward(ClusterCopy):
         wanted = self._plan.partitions
         for where in source.partitions():
             number = where.partition
-            if number not in self._lanes and (wanted is None or number in wanted):
-                self._lanes[number] = self._open(source, topic, where)
-                self._lanes[number].thread.start()
+            if number not in self._threads and (wanted is None or number in wanted):
+                self._threads[number] = self._open(source, topic, where)
+                self._threads[number].thread.start()
 
-    def _open(self, source: FollowedDirectory, topic: ClusterTopic, where: TopicPartition) -> _Lane:
+    def _open(
+        self, source: FollowedDirectory, topic: ClusterTopic, where: TopicPartition
+    ) -> _PartitionThread:
         plan, log = self._plan, source.log(where)
         self._refuse_loop(where)
         number = zlib.crc32(f"{self._cluster.cluster_id}/{topic.name}".encode())
@@ -186,44 +186,28 @@ class Forward(ClusterCopy):
         except BaseException:
             lock.close()
             raise
-        shaping = Shaping(
-            file.identity.producer_id,
-            file.identity.producer_epoch,
-            _MOST_BYTES,
-            plan.compression,
-            is_stamped=plan.is_stamped,
-        )
-        watch = Watch()
-        watch.add([source.watched(where), source.data])
-
-        def look() -> bool:
-            if not partition.log.is_followed:  # its owner has recovered it since
-                partition.log = source.log(where)
-            has_more = source.refresh(partition.log)
-            if partition.log.is_deleted:
-                raise DeletedError(f"{where}: the topic has been deleted")
-            return has_more
-
-        partition = ForwardedPartition(
-            where,
-            log,
-            look,
-            watch.wait,
-            self._cluster,
-            topic,
+        sender = Sender(
+            Destination(self._cluster, topic, where),
             file,
-            home,
-            shaping,
+            Shaping(
+                file.identity.producer_id,
+                file.identity.producer_epoch,
+                _MOST_BYTES,
+                plan.compression,
+                is_stamped=plan.is_stamped,
+            ),
             self.owner.stopping,
+            skips_too_large=plan.skips_too_large,
         )
-        partition.skips_too_large = plan.skips_too_large
-        partition.resume_noted = plan.resumes
+        local = LocalPartition(source, log)
+        partition = ForwardedPartition(local, sender, file, home, self.owner.stopping)
+        partition.trusts_note = plan.resumes
         if plan.until_now:
             partition.until = committed
         thread = threading.Thread(
             target=self._work, args=(partition, topic), name=f"forward-{where}", daemon=True
         )
-        return _Lane(partition, thread, watch, lock)
+        return _PartitionThread(partition, thread, lock)
 
     def _refuse_loop(self, where: TopicPartition) -> None:
         mirror = read_mirror(self._disk, where.directory)
@@ -236,7 +220,7 @@ class Forward(ClusterCopy):
     def _file(
         self, name: str, home: str, topic: ClusterTopic, ends: tuple[int, int]
     ) -> ForwardFile:
-        """Return what is noted of a partition, or begin a note with its own producer."""
+        """Return what is noted of a partition, or begin a note with a producer of its own."""
         plan = self._plan
         topic_id = "" if topic.topic_id == NO_ID else format_topic_id(topic.topic_id)
         try:
@@ -253,8 +237,8 @@ class Forward(ClusterCopy):
                 )
             if known.partitions != mode:
                 raise ClusterRefusedError(
-                    f"{name}: it was begun with --partitions {known.partitions}: continue with "
-                    "that, or begin again with --resume-at OFFSET"
+                    f"{name}: it was begun with --partitions {known.partitions}: go on with that, "
+                    "or begin again with --resume-at OFFSET"
                 )
             changed = known._replace(
                 bootstrap=plan.bootstrap, hold_bytes=plan.hold_bytes, home=known.home or home
@@ -304,9 +288,9 @@ class Forward(ClusterCopy):
                 return
             if pause_s is None:
                 return
-            if partition.totals.records > sent:
+            if partition.sender.totals.records > sent:
                 waits.succeeded()
-            sent = partition.totals.records
+            sent = partition.sender.totals.records
             self.owner.stopping.wait(pause_s + waits.next_s())
             with suppress(ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError):
                 found = self._cluster.topics([topic.name])[topic.name]
@@ -317,7 +301,7 @@ class Forward(ClusterCopy):
                     )
                     return
                 if not found.error:
-                    partition.use(found)
+                    partition.sender.destination.topic = found
 
     def _run_once(self, partition: ForwardedPartition) -> float | None:
         """Forward until something stops it; returns how long to wait, None if it has ended."""
@@ -327,11 +311,11 @@ class Forward(ClusterCopy):
             partition.failure = str(error)
         except ClusterRefusedError as error:
             self.owner.refusal = error
-            partition.error = str(error)
+            partition.sender.error = str(error)
             return REFUSED_S
         except (AskAgainError, ClusterUnreachableError, BrokerError, OSError) as error:
-            partition.error = str(error)
-            partition.totals.errors[type(error).__name__] += 1
+            partition.sender.error = str(error)
+            partition.sender.totals.errors[type(error).__name__] += 1
             logger.warning("%s: %s", partition.where, error)
             return 0.0
         except LogfsError as error:
@@ -342,13 +326,13 @@ class Forward(ClusterCopy):
         return all(one.is_ready or one.failure for one in self.partitions)
 
     def _has_ended(self) -> bool:
-        return not any(lane.thread.is_alive() for lane in self._lanes.values())
+        return not any(running.thread.is_alive() for running in self._threads.values())
 
     def summary(self) -> str:
         """Return the state in a sentence."""
         lag = sum(one.lag for one in self.partitions)
         failed = len(self.failures)
-        state = f"{len(self._lanes)} partitions to {self._plan.destination}, lag {lag} offsets"
+        state = f"{len(self._threads)} partitions to {self._plan.destination}, lag {lag} offsets"
         return state + (f", {failed} failed" if failed else "")
 
     def _show(self) -> None:
@@ -361,10 +345,10 @@ class Forward(ClusterCopy):
         now_ms = round(time.time() * 1000)
         for one in self.partitions:
             state = FAILED if one.failure else STOPPED if is_last else RUNNING
-            totals = one.totals
+            totals = one.sender.totals
             report: Mapping[str, object] = {
                 "state": state,
-                "error": (one.failure or one.error)[:1000],
+                "error": (one.failure or one.sender.error)[:1000],
                 "reported": now_ms,
                 "bytes": totals.bytes,
                 "records": totals.records,
@@ -372,25 +356,25 @@ class Forward(ClusterCopy):
                 "losses": totals.losses,
                 "produce_seconds": round(totals.produce_s, 3),
                 "throttled_ms": totals.throttled_ms,
-                "acknowledged": one.acknowledged_ms,
+                "acknowledged": one.sender.acknowledged_ms,
             }
             with suppress(OSError):
                 one.file.report(report)
 
     def _end(self) -> None:
         self.owner.stopping.set()
-        for lane in self._lanes.values():
-            lane.watch.wake()
-        for lane in self._lanes.values():
-            if lane.thread.ident is not None:
-                lane.thread.join()
+        for running in self._threads.values():
+            running.partition.local.watch.wake()
+        for running in self._threads.values():
+            if running.thread.ident is not None:
+                running.thread.join()
         self._report(is_last=True)
-        for lane in self._lanes.values():
+        for running in self._threads.values():
             try:
-                lane.partition.close()
+                running.partition.close()
             finally:
-                lane.watch.close()
-                lane.lock.close()
+                running.partition.local.watch.close()
+                running.lock.close()
         self._cluster.close()
         if self._source is not None:
             self._source.close()

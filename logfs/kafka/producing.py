@@ -138,37 +138,33 @@ class SentRecords:
 
     Args:
         connection: To the leader.
-        topic, topic_id, partition: Where.
+        wanted: From which offset on a partition is read; as a whole if it ends before.
         producer_id: The producer.
-        after: Offset from which on the log is read; as a whole if it ends before.
         find_start: Asks the leader where the log begins.
 
     Attributes:
         last: How far the producer has got in what was read; None: no batch of it was read.
-        has_lost: The log began after ``after``.
-        is_shorter: The log ended before ``after``.
+        has_lost: The log began after the offset that is wanted.
+        is_shorter: The log ended before it.
         start: Offset from which on it was read.
         end: The high watermark.
 
     Each method raises BrokerError if the broker refuses, and OSError if the connection is lost.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - names of a partition and of a producer
+    def __init__(
         self,
         connection: Connection,
-        topic: str,
-        topic_id: UUID,
-        partition: int,
+        wanted: Wanted,
         producer_id: int,
-        after: int,
         find_start: Callable[[], int],
     ) -> None:
-        self.after = self.start = after
+        self.after = self.start = wanted.offset
         self.last: Reached | None = None
         self.has_lost = False
         self.is_shorter = False
         self.end = -1
-        self._fetch = partial(_fetch, connection, topic, topic_id, partition)
+        self._fetch = partial(_fetch, connection, wanted)
         self._producer_id = producer_id
         self._find_start = find_start
 
@@ -230,15 +226,16 @@ def scan(sent: SentRecords) -> Reached | None:
     return sent.last
 
 
-def _fetch(
-    connection: Connection, topic: str, topic_id: UUID, partition: int, offset: int
-) -> tuple[memoryview, int, int]:
+def _fetch(connection: Connection, wanted: Wanted, offset: int) -> tuple[memoryview, int, int]:
     version = connection.version(FetchRequest, NEWEST_VERSION, OLDEST_VERSION)
-    row = Wanted(topic, topic_id if version >= FIRST_WITH_IDS else UUID(int=0), partition, offset)
+    row = wanted._replace(offset=offset)
+    if version < FIRST_WITH_IDS:
+        row = row._replace(topic_id=UUID(int=0))
+    what = f"{wanted.topic}/{wanted.partition}: Fetch"
     limits = FetchLimits(8 << 20, 8 << 20, 10, 0)
     connection.send(fetch_request([row], limits), version)
     answer = decode_fetch(connection.receive(), version)
-    check(answer.error, f"{topic}/{partition}: Fetch")
+    check(answer.error, what)
     (found,) = answer.partitions
-    check(found.error, f"{topic}/{partition}: Fetch")
+    check(found.error, what)
     return found.records, found.log_start_offset, found.high_watermark

@@ -13,8 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from logfs.errors import ClusterRefusedError
+from logfs.errors import ClusterRefusedError, ClusterUnreachableError
 from logfs.kafka.cluster import EARLIEST, LATEST, Cluster, ClusterTopic
+from logfs.kafka.fetching import Wanted
 from logfs.kafka.producing import LostTrackError, SentRecords, last_sequence, scan
 from logfs.kafka.shipping import Part, Shaping, partition_for, parts_of, records_of
 from logfs.kafka.wire import Connection
@@ -46,6 +47,55 @@ class _OtherRecordsError(Exception):
         self.offset = offset
 
 
+class Destination:
+    """The destination of one partition. One thread uses it.
+
+    Attributes:
+        topic: With its present leaders.
+        where: The local partition.
+    """
+
+    def __init__(self, cluster: Cluster, topic: ClusterTopic, where: TopicPartition) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.where = where
+        self._connections: dict[int, Connection] = {}
+
+    def connection(self, partition: int, drain: Callable[[], object] = lambda: None) -> Connection:
+        """Return a connection to the leader of a partition.
+
+        Args:
+            drain: Takes the answers that are missing, before an expired connection is closed.
+        """
+        leader = self.topic.leaders.get(partition)
+        if leader is None:
+            raise ForwardFailedError(
+                f"{self.where}: topic {self.topic.name} has no partition {partition}: give it as "
+                "many partitions as the local topic, or use --partitions key"
+            )
+        if leader.node < 0:
+            raise ClusterUnreachableError(f"{self.topic.name}/{partition} has no leader now")
+        found = self._connections.get(leader.node)
+        if found is not None and found.is_expired:
+            drain()
+            found.close()
+            found = None
+        if found is None:
+            found = self._connections[leader.node] = self.cluster.connect(leader.node)
+        return found
+
+    def end(self, partition: int, end: int) -> int:
+        """Return where a partition begins or ends: ``EARLIEST`` or ``LATEST``."""
+        name, node = self.topic.name, self.topic.leaders[partition].node
+        return self.cluster.list_offsets(node, name, {partition: end})[partition][0]
+
+    def close(self) -> None:
+        """Close the connections; others are made when they are needed."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
 @dataclass(slots=True, eq=False)
 class Outlet:
     """A partition of the destination.
@@ -72,8 +122,6 @@ class ForwardResumption:
     Attributes:
         where: The local partition.
         log: The same, for reading; everything that was appended is loaded.
-        connect: Returns the connection to the leader of a partition of the destination.
-        cluster, topic: The destination.
         file: What is noted of it.
         shaping: How batches are made.
         trusts_note: The user says that what is noted is true.
@@ -82,9 +130,7 @@ class ForwardResumption:
 
     where: TopicPartition
     log: ReadableLog
-    connect: Callable[[int], Connection]
-    cluster: Cluster
-    topic: ClusterTopic
+    destination: Destination
     file: ForwardFile
     shaping: Shaping
     trusts_note: bool
@@ -135,21 +181,16 @@ class ForwardResumption:
 
     def _begin(self, outlet: Outlet, start: int) -> None:
         """Note where the partition there ends: nothing of the producer can be before that."""
-        self.connect(outlet.partition)
-        end = self._end_there(outlet.partition, LATEST)
+        self.destination.connection(outlet.partition)
+        end = self.destination.end(outlet.partition, LATEST)
         outlet.noted = outlet.noted._replace(destination_offset=end - 1)
         outlet.records, outlet.next_offset = 0, start
 
-    def _end_there(self, partition: int, end: int) -> int:
-        """Return where a partition of the destination begins or ends."""
-        name, node = self.topic.name, self.topic.leaders[partition].node
-        return self.cluster.list_offsets(node, name, {partition: end})[partition][0]
-
     def _count_there(self, outlet: Outlet) -> int:
         """Return how many of our records an outlet has."""
-        name, partition = self.topic.name, outlet.partition
+        name, partition = self.destination.topic.name, outlet.partition
         producer = self.file.identity.producer_id
-        connection = self.connect(partition)
+        connection = self.destination.connection(partition)
         reached = last_sequence(connection, name, partition, producer)
         if reached is None:
             try:
@@ -185,14 +226,12 @@ class ForwardResumption:
 
     def _sent(self, outlet: Outlet) -> SentRecords:
         partition = outlet.partition
+        topic, after = self.destination.topic, outlet.noted.destination_offset + 1
         return SentRecords(
-            self.connect(partition),
-            self.topic.name,
-            self.topic.topic_id,
-            partition,
+            self.destination.connection(partition),
+            Wanted(topic.name, topic.topic_id, partition, after),
             self.file.identity.producer_id,
-            outlet.noted.destination_offset + 1,
-            lambda: self._end_there(partition, EARLIEST),
+            lambda: self.destination.end(partition, EARLIEST),
         )
 
     def _offset_of(self, outlet: Outlet, start: int, count: int) -> int:

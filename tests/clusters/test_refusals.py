@@ -108,7 +108,9 @@ def test_records_that_are_not_replicated_yet_are_waited_for(data: Path, tmp_path
         with RunningForward(killed, plan, **QUICK) as running:
             running.wait_until(lambda: running.forward.partitions, "it has begun")
             (one,) = running.forward.partitions
-            running.wait_until(lambda: "are not replicated there yet" in one.error, "it says so")
+            running.wait_until(
+                lambda: "are not replicated there yet" in one.sender.error, "it says so"
+            )
             broker.high_watermark = None
             running.wait_for(39)
         assert without_offsets(broker.logs[0].records()) == all_of(killed)

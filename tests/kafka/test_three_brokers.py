@@ -258,7 +258,7 @@ def test_an_outage_of_the_whole_cluster_is_waited_for(brokers: ThreeBrokers, dat
         append(local, "back", some(50, 100))
         (one,), (other,) = mirror.mirror.partitions, forward.forward.partitions
         mirror.wait_until(lambda: "refused" in one.error, "the mirror says so")
-        forward.wait_until(lambda: "refused" in other.error, "the forward says so")
+        forward.wait_until(lambda: "refused" in other.sender.error, "the forward says so")
         assert (other.lag, forward.forward.failures) == (50, [])
         brokers.start(*NODES)
         client.produce("away", records(50, 100))
@@ -266,7 +266,7 @@ def test_an_outage_of_the_whole_cluster_is_waited_for(brokers: ThreeBrokers, dat
         forward.wait_for(150)
         mirror.wait_until(lambda: not one.error, "the error is over")
         assert not mirror.mirror.losses
-        assert not other.error
+        assert not other.sender.error
     leader = brokers.wait_for_leader(client, "away")
     assert stored(data / "away-0") == stored(brokers.partition(leader, "away"))
     assert len(check_forwarded(client, local, "back")) == 150
@@ -291,7 +291,7 @@ def test_a_quota_slows_both_down_and_no_more(brokers: ThreeBrokers, data: Path) 
             mirror.wait_for("slow", 3000)
             forward.wait_for(3000)
             assert mirror.mirror.partitions[0].throttled_ms > 0
-            assert forward.forward.partitions[0].totals.throttled_ms > 0
+            assert forward.forward.partitions[0].sender.totals.throttled_ms > 0
             assert not forward.forward.losses
     finally:
         limit_clients(brokers, "--delete-config", "producer_byte_rate,consumer_byte_rate")
