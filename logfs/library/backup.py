@@ -24,9 +24,9 @@ from logfs.log import names
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
 from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.daemonnote import read_daemon_note
-from logfs.machine.disks import disk_of
+from logfs.machine.disks import bucket_disk, disk_of
 from logfs.machine.host import current_host, system_clock
-from logfs.services.backup.copying import Job, SourceChangedError
+from logfs.services.backup.copying import SourceChangedError, Job
 from logfs.services.backup.point import Point
 from logfs.services.backup.restoring import (
     RestorePlan,
@@ -93,7 +93,7 @@ def take_backup(
     for _ in range(_ATTEMPTS):
         _make(target, like=data)
         transfer = FileTransfer(data, target, may_link=not wanted.is_copy, count=count)
-        job = _job(data, target, transfer, (target, *earlier), say)
+        job = _job(PosixDisk(data), target, transfer, (target, *earlier), say)
         store = _store_of(data, target, count, with_remote=wanted.with_remote)
         try:
             with _asked(data) as daemon:
@@ -129,22 +129,49 @@ def restore_backup(
     backup, data = _check_restore(backup, data, topics)
     is_other = _holds_others(data)
     _make(data, like=backup)
-    try:
-        lock = PosixDisk(data).lock(names.LOCK_FILE)
-    except LockedError as error:
-        raise _served(data, error) from error
-    try:
+    with _owned(data):
         transfer = FileTransfer(backup, data, may_link=False, count=count)
-        job = _job(backup, data, transfer, () if is_other else (data,), say)
-        done = restore_topics(job, topics) if is_other else restore_all(job, backup, topics)
+        job = _job(PosixDisk(backup), data, transfer, () if is_other else (data,), say)
+        try:
+            done = restore_topics(job, topics) if is_other else restore_all(job, backup, topics)
+        except SourceChangedError as error:
+            raise BackupError(f"a process writes the backup: {error}") from error
         files = [entry.path for entry in os.scandir(data) if entry.is_file()]
         give_away([*files, *(f"{data}/{tp.directory}" for tp in done)], data)
-    except SourceChangedError as error:
-        raise BackupError(f"a process writes the backup: {error}") from error
-    else:
-        return done
-    finally:
-        lock.close()
+    return done
+
+
+def fetch_store(
+    url: str,
+    data: str,
+    topics: Sequence[str] = (),
+    *,
+    say: Say = lambda _: None,
+    count: Count | None = None,
+) -> list[TopicPartition]:
+    """Make a data directory of the logs of a store; the next run continues an interrupted one.
+
+    Args:
+        url: The store.
+        data: A missing or an empty directory.
+        topics: Only these; none: all.
+
+    Raises:
+        BackupError: The directory is not empty, or it is in a data directory or a mount.
+        InvalidConfigError: ``data`` is the URL of a store.
+        NoSuchTopicError: The store does not have a topic.
+        LogfsError, OSError: It failed.
+    """
+    data = local_directory(data)
+    Path(data).mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_place(data)
+    disk = bucket_disk(url)
+    with _owned(data):
+        job = _job(disk, data, DiskTransfer(disk, data, count=count), (data,), say)
+        try:
+            return restore_all(job, url, topics)
+        except SourceChangedError as error:
+            raise BackupError(f"the store was changed meanwhile: {error}; run it again") from error
 
 
 def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestorePlan:
@@ -156,7 +183,7 @@ def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestoreP
     backup, data = _check_restore(backup, data, topics)
     is_other = _holds_others(data)
     transfer = FileTransfer(backup, data, may_link=False)
-    job = _job(backup, data, transfer, () if is_other else (data,), lambda _: None)
+    job = _job(PosixDisk(backup), data, transfer, () if is_other else (data,), lambda _: None)
     if not is_other:
         return plan_restore_all(job, topics)
     if job.target.is_locked(names.LOCK_FILE):
@@ -268,19 +295,13 @@ def _store_of(
 
 
 def _job(
-    source: str, target: str, transfer: FileTransfer, previous: tuple[str, ...], say: Say
-) -> Job:
-    return new_job(PosixDisk(source), PosixDisk(target), transfer, previous, say)
-
-
-def new_job(
-    source: Disk, target: Disk, transfer: FileTransfer, previous: tuple[str, ...], say: Say
+    source: Disk, target: str, transfer: FileTransfer, previous: tuple[str, ...], say: Say
 ) -> Job:
     """Return a copy that is to be made on this machine; see ``Job``."""
     clock = system_clock()
     return Job(
         source,
-        target,
+        PosixDisk(target),
         transfer,
         previous,
         current_host(),
@@ -292,14 +313,8 @@ def new_job(
 
 
 @contextmanager
-def owned_directory(data: str) -> Iterator[None]:
-    """Hold the lock of a directory in which logs are restored.
-
-    Raises:
-        LockedError: Another process has it.
-        BackupError: It is in a data directory or a mount.
-    """
-    _check_place(data)
+def _owned(data: str) -> Iterator[None]:
+    """Hold the lock of a directory in which logs are restored; raise LockedError if it is taken."""
     try:
         lock = PosixDisk(data).lock(names.LOCK_FILE)
     except LockedError as error:

@@ -1,40 +1,29 @@
 """What ``logfs remote`` does: the object store of a data directory, and stores by their URL."""
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from logfs.config.remote import RemoteConfig
-from logfs.disk.disk_transfer import DiskTransfer
-from logfs.disk.link_or_copy import Count
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.probing import probe
-from logfs.errors import (
-    BackupError,
-    InvalidConfigError,
-    LockedError,
-    NoDataDirectoryError,
-)
-from logfs.library.backup import new_job, owned_directory
+from logfs.errors import InvalidConfigError, LockedError, NoDataDirectoryError
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.owner import data_directory, opened_store, owned
 from logfs.library.places import DirectoryKind, Place, kind_of, local_directory, locate, served_at
-from logfs.log.names import LOCK_FILE, TIERED
 from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
-from logfs.log.remote.of_disk import catalog_of
+from logfs.log.remote.of_disk import bucket_of, catalog_of
 from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
 from logfs.records.jsontext import decode_object
-from logfs.services.backup.copying import SourceChangedError
-from logfs.services.backup.restoring import restore_all
 from logfs.services.tiering.owning import PartitionTiering
-from logfs.services.tiering.stores import mark_store
+from logfs.services.tiering.stores import check_unused, mark_store
 from logfs.types import TopicPartition
 
 _META = ".meta"
@@ -64,7 +53,7 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
     config = RemoteConfig.from_properties({"url": url.rstrip("/"), **settings})
     before = read_remote_config(disk)
     if before is not None and before.url != config.url:
-        _check_unused(disk, before.url)
+        check_unused(disk, disk.root, before.url)
     quick = replace(config, read_timeout_ms=min(config.read_timeout_ms, _INIT_TIMEOUT_MS))
     store = open_directory_store(quick).objects
     probe(store, host.new_id())
@@ -75,18 +64,6 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
     return config
 
 
-def _check_unused(disk: PosixDisk, url: str) -> None:
-    """Refuse another store if partitions are in this one, or could be copied there meanwhile."""
-    directories = [name for name, is_directory in disk.list("") if is_directory]
-    if any(disk.exists(f"{name}/{TIERED}") for name in directories):
-        raise InvalidConfigError(
-            f"{disk.root}: its store is {url}, and its segments are there: logfs cannot move "
-            "them to another one"
-        )
-    if disk.is_locked(LOCK_FILE):
-        raise LockedError(f"{disk.root}: a daemon uses its store {url}: unmount it first")
-
-
 def store_at(path: str) -> ObjectStore:
     """Return the store at a URL, or that of a data directory or mount.
 
@@ -94,10 +71,7 @@ def store_at(path: str) -> ObjectStore:
         InvalidConfigError: The data directory has no store, or it cannot be used.
     """
     if is_url(path):
-        place = locate(path)
-        from logfs.log.remote.of_disk import bucket_of
-
-        bucket = bucket_of(bucket_disk(place.root))
+        bucket = bucket_of(bucket_disk(locate(path).root))
         assert bucket is not None
         return bucket.store
     data = data_directory(locate(path))
@@ -170,36 +144,3 @@ def take_over(place: Place) -> list[TopicPartition]:
     except LockedError as error:
         raise owned(place.root, error) from error
     return done
-
-
-def fetch(
-    url: str,
-    data: str,
-    topics: Sequence[str] = (),
-    *,
-    say: Callable[[str], None] = lambda _: None,
-    count: Count | None = None,
-) -> list[TopicPartition]:
-    """Make a data directory of the logs of a store; the next run continues an interrupted one.
-
-    Args:
-        url: The store.
-        data: A missing or an empty directory.
-        topics: Only these; none: all.
-
-    Raises:
-        BackupError: The directory is not empty.
-        InvalidConfigError: ``data`` is the URL of a store.
-        NoSuchTopicError: The store does not have a topic.
-        LogfsError, OSError: It failed.
-    """
-    data = local_directory(data)
-    Path(data).mkdir(mode=0o755, parents=True, exist_ok=True)
-    disk = bucket_disk(url)
-    with owned_directory(data):
-        transfer = DiskTransfer(disk, data, count=count)
-        job = new_job(disk, PosixDisk(data), transfer, (data,), say)
-        try:
-            return restore_all(job, url, topics)
-        except SourceChangedError as error:
-            raise BackupError(f"the store was changed meanwhile: {error}; run it again") from error

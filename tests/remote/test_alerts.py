@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from logfs.library import remote
+from logfs.library.backup import fetch_store
 from logfs.library.places import locate
 from tests.mounting import ROOT, Mount, logfs, wait_until
 from tests.remote.servers import Bucket, FaultProxy
@@ -116,7 +117,7 @@ def test_another_directory_takes_over(
         append(file, text(0, 40_000))
         wait_until(lambda: len(local_logs(mount)) == 1, "the segments went")
         well = samples(mount)
-        remote.fetch(bucket.url, str(other))
+        fetch_store(bucket.url, str(other))
         remote.init_store(str(other), bucket.url, {})
         remote.take_over(locate(str(other)))
         append(file, text(40_000, 30_000))

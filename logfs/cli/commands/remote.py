@@ -161,10 +161,10 @@ def take_over(path: str) -> None:
     is gone, as after 'logfs remote fetch'. It is refused where the store has records that this
     directory does not have.
     """
-    from logfs.library import remote as store
+    from logfs.library import remote as library
 
     with failures.about(path):
-        done = store.take_over(locate_local(path))
+        done = library.take_over(locate_local(path))
     click.echo(f"{tables.counted(len(done), 'partition')} taken over")
 
 
@@ -185,14 +185,14 @@ def fetch(url: str, data: str, *, topics: Sequence[str]) -> None:
         logfs remote fetch s3://backups/logs /tmp/look --topic orders
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli.commands.backup import CopyProgress
-    from logfs.library import remote as store
+    from logfs.library.backup import fetch_store
 
     with failures.about(url):
         place = locate(url)
         if not place.is_remote or place.address:
             raise UnknownNameError("expected the URL of a store, as s3://BUCKET/PREFIX")
     with failures.about(data), CopyProgress() as progress:
-        done = store.fetch(place.root, data, topics, say=progress.say, count=progress.count)
+        done = fetch_store(place.root, data, topics, say=progress.say, count=progress.count)
     copied = tables.format_bytes(progress.copied)
     click.echo(f"{tables.counted(len(done), 'partition')} fetched; {copied} copied")
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStat, ObjectStore
 from logfs.disk.vfs import Disk
-from logfs.errors import InvalidConfigError, LogfsError, UnsupportedFormatError
+from logfs.errors import InvalidConfigError, LockedError, LogfsError, UnsupportedFormatError
+from logfs.log.names import LOCK_FILE, TIERED
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.checking import ObjectProblem, check_objects
@@ -40,6 +41,18 @@ class StoreRow(NamedTuple):
     host: str = ""
     doomed: int = 0
     error: str | None = None
+
+
+def check_unused(disk: Disk, data: str, url: str) -> None:
+    """Refuse another store if partitions are in this one, or could be copied there meanwhile."""
+    directories = [name for name, is_directory in disk.list("") if is_directory]
+    if any(disk.exists(f"{name}/{TIERED}") for name in directories):
+        raise InvalidConfigError(
+            f"{data}: its store is {url}, and its segments are there: logfs cannot move them to "
+            "another one"
+        )
+    if disk.is_locked(LOCK_FILE):
+        raise LockedError(f"{data}: a daemon uses its store {url}: unmount it first")
 
 
 def mark_store(store: ObjectStore, store_id: bytes, now_ms: int) -> None:
