@@ -20,24 +20,18 @@ class Variable(NamedTuple):
     commands: frozenset[str] | None = None
 
 
-_BATCHES = frozenset(
-    (
-        *("append", "cat", "tail", "trim", "compact", "pack", "offsets", "dump", "verify"),
-        *("reindex", "backup", "restore", "mirror", "forward", "export", "remote", "group"),
-    )
-)
-_TIMES = frozenset(
-    (
-        *("mount", "mount.logfs", "append", "cat", "tail", "trim", "offsets", "status", "group"),
-        *("mirror", "plan"),
-    )
-)
-_STORES = frozenset(
-    (
-        *("mount", "mount.logfs", "topic", "cat", "tail", "offsets", "dump", "status", "verify"),
-        *("du", "backup", "export", "remote"),
-    )
-)
+_BATCHES = frozenset({
+    "append", "cat", "tail", "trim", "compact", "pack", "offsets", "dump", "verify",
+    "reindex", "backup", "restore", "mirror", "forward", "export", "remote", "group",
+})  # fmt: skip
+_TIMES = frozenset({
+    "mount", "mount.logfs", "append", "cat", "tail", "trim", "offsets", "status", "group",
+    "mirror", "plan",
+})  # fmt: skip
+_STORES = frozenset({
+    "mount", "mount.logfs", "topic", "cat", "tail", "offsets", "dump", "status", "verify",
+    "du", "backup", "export", "remote",
+})  # fmt: skip
 _SERVICES = frozenset(("mount", "mirror", "forward"))
 _JOBS = frozenset(("verify", "reindex", "compact", "export"))
 

@@ -337,13 +337,11 @@ REQUESTS: Mapping[str, RequestType] = {
 }
 """Every request by its name."""
 
-REPEATED = frozenset(
-    {
-        *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "pack", "roll"),
-        *("append", "lines", "file", "publish", "forget", "end", "flush"),
-        *("mirror", "replicate", "start", "continue", "cut", "advance", "promote", "rename"),
-    }
-)
+REPEATED = frozenset({
+    "create", "alter", "delete", "undelete", "trim", "retention", "compact", "pack", "roll",
+    "append", "lines", "file", "publish", "forget", "end", "flush",
+    "mirror", "replicate", "start", "continue", "cut", "advance", "promote", "rename",
+})  # fmt: skip
 """Requests that change something: a client numbers them, and repeats them if the daemon ends."""
 
 CHANGING = REPEATED - {"flush"} | {"reload"}

@@ -41,9 +41,9 @@ _MOST_DECODED_BYTES = 16 << 20
 _LENGTH = struct.Struct(">i")
 _FIRST_BUFFER_BYTES = 1 << 20
 _NOT_AN_ANSWER = (
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
-    *(TypeError, ValueError, struct.error),
-)
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError,
+    TypeError, ValueError, struct.error,
+)  # fmt: skip
 """What kafka-python raises for bytes that are none."""
 _EXPIRES_EARLY = 0.85
 """Part of the time of a login after which a new connection is made."""

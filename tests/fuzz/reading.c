@@ -536,7 +536,6 @@ static void *be_python(void *waited) {
             perror("poll");
         if (ready[1].revents != 0) { /* the library says so */
             queue_calm(logfs_serving_changes());
-            logfs_reading_return(NULL, 0);
             look_at_pending();
         }
         if (ready[2].revents != 0) { /* the other thread of Python says so */

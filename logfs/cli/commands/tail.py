@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _LINES = 10
 _WITH_VALUES = (
-    *("-n", "--records", "--from", "-S", "--since", "-U", "--until", "-g", "--grep", "-k", "--key"),
-    *("--header", "--field", "--format", "--view", "--isolation-level", "--group", "--"),
-)
+    "-n", "--records", "--from", "-S", "--since", "-U", "--until", "-g", "--grep", "-k", "--key",
+    "--header", "--field", "--format", "--view", "--isolation-level", "--group", "--",
+)  # fmt: skip
 
 
 class _TailCommand(click.Command):

@@ -132,9 +132,9 @@ class ObjectBlocks:
     """
 
     __slots__ = (
-        *("__weakref__", "arriving_bytes", "checks", "crcs", "crcs_lock"),
-        *("is_whole", "keeps", "key", "size", "spans"),
-    )
+        "__weakref__", "arriving_bytes", "checks", "crcs", "crcs_lock",
+        "is_whole", "keeps", "key", "size", "spans",
+    )  # fmt: skip
 
     def __init__(self, key: str, size: int, checks: Checks = UNCHECKED) -> None:
         self.key = key

@@ -52,9 +52,9 @@ class CachedFile(ReadOnlyFile):
     """
 
     __slots__ = (
-        *("__weakref__", "_counters", "_fall_back", "_guard"),
-        *("_inode", "_local", "_remote", "_stamp"),
-    )
+        "__weakref__", "_counters", "_fall_back", "_guard",
+        "_inode", "_local", "_remote", "_stamp",
+    )  # fmt: skip
 
     def __init__(
         self,

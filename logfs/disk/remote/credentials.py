@@ -142,7 +142,8 @@ def _aws_files(environment: Mapping[str, str]) -> list[str]:
 def google_files(environment: Mapping[str, str]) -> list[str]:
     """Return the paths of the files that may have the credentials for ``gs://``."""
     names = (
-        *("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH"),
+        "GOOGLE_SERVICE_ACCOUNT",
+        "GOOGLE_SERVICE_ACCOUNT_PATH",
         "GOOGLE_APPLICATION_CREDENTIALS",
     )
     found = [environment[name] for name in names if environment.get(name)]

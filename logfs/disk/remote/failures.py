@@ -22,12 +22,10 @@ _MISSING_OBJECTS = frozenset({"NoSuchKey", "NotFound", "BlobNotFound", "Resource
 _MISSING_BUCKETS = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _REFUSED_STATUSES = frozenset({401, 403})
 _BAD_REQUEST = 400
-_KEY_CODES = frozenset(
-    {
-        *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
-        *("TokenRefreshRequired", "ExpiredTokenException", "InvalidClientTokenId"),
-    }
-)
+_KEY_CODES = frozenset({
+    "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
+    "TokenRefreshRequired", "ExpiredTokenException", "InvalidClientTokenId",
+})  # fmt: skip
 """They blame the keys themselves, not what the keys permit. Some come with the status 400."""
 _PASSING_STATUSES = frozenset({408, 409, 429})
 _SERVER_ERROR = 500

@@ -127,9 +127,9 @@ class ReadAhead:
     """
 
     __slots__ = (
-        *("_end", "_given", "_handle", "_in_a_row", "_in_order", "_kept", "_hooks", "_native"),
-        *("_next", "_put", "_reader", "_size", "_window", "_windows"),
-    )
+        "_end", "_given", "_handle", "_hooks", "_in_a_row", "_in_order", "_kept", "_native",
+        "_next", "_put", "_reader", "_size", "_window", "_windows",
+    )  # fmt: skip
 
     def __init__(
         self,

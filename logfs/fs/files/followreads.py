@@ -77,9 +77,9 @@ class _Reading(QueuedReader):
     """
 
     __slots__ = (
-        *("_file", "_found", "_offset", "_early_replies", "_read_now", "_size"),
-        *("is_answered", "is_interrupted", "is_waiting", "left", "request", "woken"),
-    )
+        "_early_replies", "_file", "_found", "_offset", "_read_now", "_size",
+        "is_answered", "is_interrupted", "is_waiting", "left", "request", "woken",
+    )  # fmt: skip
 
     def __init__(
         self,

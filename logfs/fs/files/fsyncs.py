@@ -38,9 +38,9 @@ class _Running:
     """
 
     __slots__ = (
-        *("error", "flush", "is_over", "is_wanted_again", "log", "partition", "started_s"),
-        "_waiting",
-    )
+        "_waiting", "error", "flush", "is_over", "is_wanted_again", "log", "partition",
+        "started_s",
+    )  # fmt: skip
 
     def __init__(
         self, partition: MountedPartition, log: PartitionLog, flush: Flush, started_s: float

@@ -47,7 +47,6 @@ async def wake_readers(hooks: Hooks | None, queues: ReaderQueues) -> None:
         await trio.lowlevel.wait_readable(changes)
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(changes)
-        hooks.serving.return_reads(None, has_all=False)
         queues.note_directory_look()
 
 

@@ -309,15 +309,15 @@ class OpenFiles:
             The bytes accepted, or what has to be awaited for them, in the same step.
         """
         file = self._files[number]
-        partition = file.partition
-        if file.is_served and partition.log.writable.exclusive().take_slow():
-            partition.executor.note_slow()
-        if file.syncs or file.has_long_line or file.has_rate or not partition.executor.is_free:
+        executor = file.partition.executor
+        if file.is_served and executor.lock is not None and executor.lock.take_slow():
+            executor.note_slow()
+        if file.syncs or file.has_long_line or file.has_rate or not executor.is_free:
             return self.write(number, data, slot)
-        begun = partition.executor.begin_change(file.append, data, self._now_ms(), slot)
+        begun = executor.begin_change(file.append, data, self._now_ms(), slot)
         if not begun.is_done:
             return self._finish_write(file, begun)
-        accepted = partition.executor.end_change(begun)
+        accepted = executor.end_change(begun)
         self._note_write(file)
         return accepted
 

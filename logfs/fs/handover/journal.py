@@ -195,12 +195,21 @@ class Journal:
         self._copies: Iterator[bytes] | None = None
         self._lock = threading.Lock()
         self._is_lost = False
-        self._meanings = (
-            *(self._no_entry, self._keep_identity, self._keep_node, self._keep_file),
-            *(self._keep_directory, self._drop_handle, self._keep_line, self._keep_poll_handle),
-            *(self._keep_backing, self._keep_begun, self._drop_begun, self._keep_answer),
-            *(self._keep_passages, self._keep_deleted),
-        )
+        self._meanings: dict[int, Callable[[int, int, int, int, bytes], None]] = {
+            _Kind.IDENTITY: self._keep_identity,
+            _Kind.NODE: self._keep_node,
+            _Kind.FILE: self._keep_file,
+            _Kind.DIRECTORY: self._keep_directory,
+            _Kind.CLOSED: self._drop_handle,
+            _Kind.UNFINISHED: self._keep_line,
+            _Kind.POLL: self._keep_poll_handle,
+            _Kind.BACKING: self._keep_backing,
+            _Kind.BEGUN: self._keep_begun,
+            _Kind.ENDED: self._drop_begun,
+            _Kind.ANSWER: self._keep_answer,
+            _Kind.PASSAGES: self._keep_passages,
+            _Kind.DELETED: self._keep_deleted,
+        }
         self._replay()
         self._full_at = 2 * sum(map(len, self._needed())) + spare_bytes
 
@@ -294,9 +303,6 @@ class Journal:
         return self._answers.get(client, {}).get(number)
 
     # What an entry says
-
-    def _no_entry(self, _a: int, _b: int, _c: int, _d: int, _text: bytes) -> None:
-        raise ValueError("no kind of an entry")
 
     def _keep_identity(self, _a: int, _b: int, _c: int, _d: int, text: bytes) -> None:
         self.identity = text.decode()
@@ -447,7 +453,7 @@ class Journal:
                 text = data[position + _ENTRY.size : position + _ENTRY.size + length]
                 self._meanings[kind](a, b, c, d, text)
                 position += _ENTRY.size + length
-        except (ValueError, IndexError, struct.error) as error:
+        except (ValueError, LookupError, struct.error) as error:
             raise StateError(
                 f"the kept journal does not decode at byte {position}: {error}"
             ) from error

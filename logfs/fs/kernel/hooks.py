@@ -72,7 +72,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "listing_room": (ctypes.c_uint32,),
     "answered": (ctypes.c_uint64, ctypes.c_uint),
     "ahead_put": (
-        *(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
+        ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t,
     ),
     "ahead_take": (ctypes.c_size_t, ctypes.c_uint64),
     "notify_poll": (None, ctypes.c_uint64),
@@ -82,7 +82,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "reply": (ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
     "watched": (ctypes.c_size_t, ctypes.c_void_p),
     "watched_missed": (ctypes.c_uint64,),
-}
+}  # fmt: skip
 """What a function returns and takes."""
 
 

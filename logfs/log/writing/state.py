@@ -31,7 +31,8 @@ from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
 from logfs.log.topics import encode_options
-from logfs.log.writing._end import NativeEnd, PartitionLock
+from logfs.log.writing._end import LogEnd as NativeEnd
+from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import FAILED, PositionReservation
@@ -48,7 +49,30 @@ LAST_APPEND_OFFSET = MAX_OFFSET - 2**33
 """The log end offset up to which records are appended: no request and no segment has more."""
 
 
-class _WrittenState:
+class _Shown:
+    """A snapshot that was set, which follows the end that a native thread moves.
+
+    Attributes:
+        seen: The version of the end that readers have seen last, and the snapshot up to there.
+    """
+
+    __slots__ = ("end", "seen", "snapshot")
+
+    def __init__(self, snapshot: Snapshot, end: NativeEnd | None) -> None:
+        self.snapshot = snapshot
+        self.end = end
+        self.seen = (0 if end is None else end.version), snapshot
+
+    def moved(self, end: NativeEnd) -> Snapshot:
+        """Return the snapshot up to the end as it is now."""
+        version, offset, text, tsv, jsonl, file_size, max_timestamp = end.read()
+        positions = self.snapshot.active.bases.plus(Positions(text, tsv, jsonl))
+        moved = self.snapshot.moved(LogEnd(offset, positions, file_size, max_timestamp))
+        self.seen = version, moved
+        return moved
+
+
+class _WrittenState(ReadableState):
     """What a native thread may change beside Python: see ``_appending.h``.
 
     Attributes:
@@ -56,37 +80,30 @@ class _WrittenState:
         end: The end of the active segment, once something was appended.
     """
 
-    __slots__ = ()
+    __slots__ = ("_counters", "_shown", "end", "lock")
     lock: PartitionLock
     end: NativeEnd | None
     _counters: LogCounters
-    _set_snapshot: tuple[Snapshot, NativeEnd | None, int]
-    _seen_snapshot: tuple[Snapshot, int, Snapshot] | None
+    _shown: _Shown
+
+    def __new__(cls, *_args: object, **_fields: object) -> Self:
+        """Make the lock first: it has some of the fields."""
+        made = object.__new__(cls)
+        made.lock, made.end = PartitionLock(), None
+        return made
 
     @property
     def snapshot(self) -> Snapshot:
         """What readers see: what was set last, moved to what the thread has appended since."""
-        snapshot, end, version = self._set_snapshot
-        if end is None or end.version == version:
-            return snapshot
-        seen = self._seen_snapshot
-        if seen is not None and seen[0] is snapshot and seen[1] == end.version:
-            return seen[2]
-        version, offset, text, tsv, jsonl, file_size, max_timestamp = end.read()
-        positions = snapshot.active.bases.plus(Positions(text, tsv, jsonl))
-        moved = snapshot.moved(LogEnd(offset, positions, file_size, max_timestamp))
-        self._seen_snapshot = snapshot, version, moved  # type: ignore[misc] # a slot below
-        return moved
+        shown = self._shown
+        version, snapshot = shown.seen
+        end = shown.end
+        return snapshot if end is None or end.version == version else shown.moved(end)
 
     @snapshot.setter
     def snapshot(self, snapshot: Snapshot) -> None:
         # With the lock, so the thread appends nothing meanwhile.
-        try:
-            end = self.end
-        except AttributeError:  # the object is being made
-            end = None
-        version = 0 if end is None else end.version
-        self._set_snapshot = snapshot, end, version  # type: ignore[misc] # a slot below
+        self._shown = _Shown(snapshot, self.end)
 
     def use_end(self, end: NativeEnd | None) -> None:
         """Let the snapshot follow the end of another active segment; None: there is none.
@@ -94,12 +111,12 @@ class _WrittenState:
         With the lock, and before the thread may append to that end.
         """
         snapshot = self.snapshot
-        self.end = end  # type: ignore[misc] # a slot below
+        self.end = end
         self.snapshot = snapshot
 
     @property
     def counters(self) -> LogCounters:
-        """See ``ReadableState``; with what native threads have counted.
+        """See ``ReadableState``; with what threads without Python have counted.
 
         Appends are left out while the thread appends.
         """
@@ -110,7 +127,7 @@ class _WrittenState:
 
     @counters.setter
     def counters(self, counters: LogCounters) -> None:
-        self._counters = counters  # type: ignore[misc] # a slot below
+        self._counters = counters
 
     @property
     def recovery_point(self) -> int:
@@ -141,14 +158,14 @@ class _WrittenState:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class PartitionState(_WrittenState, ReadableState):
+class PartitionState(_WrittenState):
     """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
 
     Attributes:
         opened: The open segments of the whole store.
         reserved: No position beyond it was ever shown when the partition was loaded.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
-        snapshot_offset: The offset of the newest producer snapshot.
+        snapshot_offset: Of the newest producer snapshot.
         has_new_epochs: The file does not have all of ``epochs``.
         unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
             nothing was appended since.
@@ -160,7 +177,6 @@ class PartitionState(_WrittenState, ReadableState):
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
         mirror_facts: What the process that mirrors it says of it; None: nothing yet.
         usage: The use of the quotas of the topic.
-        lock, end: See above.
         options: How records for this topic become batches.
     """
 
@@ -181,20 +197,9 @@ class PartitionState(_WrittenState, ReadableState):
     tier: "TieredPartition | None" = None
     remote: "RemoteStatus | None" = None
     usage: TopicUsage = field(default_factory=TopicUsage)
-    lock: PartitionLock = field(init=False)
-    end: NativeEnd | None = field(init=False, default=None)
-    _counters: LogCounters = field(init=False)
-    _set_snapshot: tuple[Snapshot, NativeEnd | None, int] = field(init=False)
-    _seen_snapshot: tuple[Snapshot, int, Snapshot] | None = field(init=False, default=None)
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)
     line_files: LineFiles = field(init=False)
-
-    def __new__(cls, *_args: object, **_fields: object) -> Self:
-        """Make the lock first: it has some of the fields."""
-        made = object.__new__(cls)
-        made.lock = PartitionLock()
-        return made
 
     def __post_init__(self) -> None:
         ReadableState.__post_init__(self)
@@ -235,7 +240,7 @@ class PartitionState(_WrittenState, ReadableState):
             )
 
     def check_appendable(self) -> None:
-        """Raise the error that an append of its own records would meet.
+        """Raise the error that an append of records of its own would meet.
 
         Raises:
             MirrorError: It is a mirror, which only has what its source has.
@@ -246,8 +251,8 @@ class PartitionState(_WrittenState, ReadableState):
         if self.mirror is not None:
             raise MirrorError(
                 f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "
-                "records but those of its source: write to the cluster, or make it an ordinary "
-                "topic with logfs mirror --promote"
+                "records of its own: write to the cluster, or make it an ordinary topic with "
+                f"logfs mirror --promote"
             )
         if self.snapshot.end.offset > LAST_APPEND_OFFSET:
             raise NoOffsetsLeftError(
@@ -284,7 +289,7 @@ class PartitionState(_WrittenState, ReadableState):
     def adopt_waiting(self) -> None:
         """Make records of the unfinished lines that wait for room, if there is any.
 
-        They precede all later appends. Without room they continue to wait.
+        They precede all later appends. Without room they go on waiting.
         """
         with self.lock:
             if self.offline is not None or self.is_deleted:
@@ -313,7 +318,7 @@ class PartitionState(_WrittenState, ReadableState):
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
         """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
 
-        The caller gets the error; if the topic was deleted meanwhile, as DeletedError.
+        The error goes on to the caller; if the topic was deleted meanwhile, as DeletedError.
         """
         try:
             yield

@@ -69,8 +69,8 @@ static int apply(const struct request_header *header, unsigned slot, const struc
     written[0] = (uint32_t)accepted;
     session_reply(header->unique, 0, written, sizeof written);
     answered_count(FUSE_OPCODE_WRITE);
-    if (reading_note_append(file->partition) ||
-        openfiles_functions->is_watched(file->partition))
+    reading_note_append(file->partition);
+    if (openfiles_functions->is_watched(file->partition))
         queue_wake(changes);
     return 1;
 }

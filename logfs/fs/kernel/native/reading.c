@@ -1,4 +1,4 @@
-/* Native reads of growing files; see reading.h. */
+/* Reads of growing files without Python; see reading.h. */
 
 #define _GNU_SOURCE
 
@@ -41,7 +41,6 @@ struct reader {
     plain_cursor cursor;
     cursor_place place; /* of the next byte */
     int may_wait;       /* a read that has nothing waits */
-    int is_stale;       /* the one that waits is left to Python */
     struct {
         struct request_header header; /* unique 0: no read waits */
         struct read_request wanted;
@@ -128,26 +127,25 @@ static uint32_t room_of(const struct reader *reader, uint32_t wanted) {
 
 static void stop_waiting(struct reader *reader) {
     reader->kept.header.unique = 0;
-    if (reader->is_stale) /* the cursor has continued, and the program has got nothing */
-        close_cursor(reader);
-    reader->is_stale = 0;
     __atomic_sub_fetch(&waiting_count, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Answer a read that waits if there is something. Returns whether it is left to Python. */
+/* Answer a read that waits if there is something. Returns 0 if that is left to Python. */
 static int answer_waiting(struct reader *reader) {
     const uint64_t unique = reader->kept.header.unique;
-    int64_t done;
+    int64_t done = render(reader, room_of(reader, reader->kept.wanted.size));
 
-    if (reader->is_stale)
-        return 0; /* Python knows */
-    done = render(reader, room_of(reader, reader->kept.wanted.size));
     if (done > 0) {
         stop_waiting(reader);
         send_reply(reader, unique, done);
     }
-    reader->is_stale = done < 0;
-    return reader->is_stale;
+    return done >= 0;
+}
+
+/* Leave the read of a file that waits to Python. */
+static void return_waiting(struct reader *reader) {
+    queue_add_copy(&reader->kept.header, sizeof reader->kept, 0);
+    stop_waiting(reader);
 }
 
 static enum reading answer(struct reader *reader, const struct request_header *header) {
@@ -159,7 +157,7 @@ static enum reading answer(struct reader *reader, const struct request_header *h
         reader->kept.wanted = *wanted;
         __atomic_add_fetch(&waiting_count, 1, __ATOMIC_SEQ_CST);
         /* An append after the first look may have been noted before the count. */
-        if (!answer_waiting(reader))
+        if (answer_waiting(reader))
             return READING_WAITS;
         stop_waiting(reader);
         done = -1;
@@ -189,18 +187,17 @@ enum reading reading_answer(const struct request_header *header, size_t size) {
     return answered;
 }
 
-int reading_note_append(const log_partition *partition) {
-    int is_left = 0;
-
+void reading_note_append(const log_partition *partition) {
     if (__atomic_load_n(&waiting_count, __ATOMIC_SEQ_CST) == 0)
-        return 0;
+        return;
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < PLACES; i++)
         if (opened[i] != NULL && opened[i]->kept.header.unique != 0 &&
-            opened[i]->partition == partition)
-            is_left |= answer_waiting(opened[i]);
+            opened[i]->partition == partition && !answer_waiting(opened[i])) {
+            return_waiting(opened[i]);
+            close_cursor(opened[i]); /* it is after bytes that the program did not get */
+        }
     pthread_mutex_unlock(&mutex);
-    return is_left;
 }
 
 /* Answer a read that waits with an error. */
@@ -288,12 +285,6 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
     return reader != NULL;
 }
 
-/* Leave the read of a file that waits to Python. */
-static void return_waiting(struct reader *reader) {
-    queue_add_copy(&reader->kept.header, sizeof reader->kept, 0);
-    stop_waiting(reader);
-}
-
 void logfs_reading_return(const log_partition *partition, int all) {
     int64_t unused;
 
@@ -302,8 +293,8 @@ void logfs_reading_return(const log_partition *partition, int all) {
     pthread_mutex_lock(&mutex);
     for (int i = 0; i < PLACES; i++)
         if (opened[i] != NULL && opened[i]->kept.header.unique != 0 &&
-            (partition == NULL || opened[i]->partition == partition) &&
-            (all || opened[i]->is_stale || !find_end(opened[i], &unused)))
+            opened[i]->partition == partition &&
+            (all || !find_end(opened[i], &unused)))
             return_waiting(opened[i]);
     pthread_mutex_unlock(&mutex);
 }

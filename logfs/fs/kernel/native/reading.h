@@ -43,7 +43,7 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
 int64_t logfs_reading_take(uint64_t fh, int64_t place[4]);
 
 /* Leave the reads that wait for records of a partition to Python: all of them, or those before which
-   Python has changed the partition. NULL: of any partition. */
+   Python has changed the partition. */
 void logfs_reading_return(const log_partition *partition, int all);
 
 /* End all reads that wait with ENOTCONN: the mount stops. */
@@ -59,9 +59,9 @@ enum reading { READING_LEFT, READING_ANSWERED, READING_WAITS };
 /* Answer a read, or keep it until there is something. Any thread. */
 enum reading reading_answer(const struct request_header *header, size_t size);
 
-/* Answer the reads that wait for records of a partition, to which a native thread has appended. Returns
-   whether Python has to look at one of them. */
-int reading_note_append(const log_partition *partition);
+/* Answer the reads that wait for records of a partition, to which a native thread has appended, or leave
+   them to Python. */
+void reading_note_append(const log_partition *partition);
 
 /* End the read that an INTERRUPT is about; returns 0 if it does not wait here. */
 int reading_interrupt(const struct request_header *header, size_t size);
