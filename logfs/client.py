@@ -456,7 +456,7 @@ class Daemon:
         """Write the marker that ends a producer's transaction; returns its offset.
 
         Raises:
-            LogfsError, OSError: See ``PartitionLog.end_transaction``, and ``ask``.
+            LogfsError, OSError: See ``Appender.end_transaction``, and ``ask``.
         """
         fields = {
             **_partition(topic_partition),

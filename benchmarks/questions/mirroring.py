@@ -156,7 +156,7 @@ def _append_row(bench: Bench, stored: bytes) -> Row:
             started = time.process_time()
             while used < len(stored):
                 piece = memoryview(stored)[used : used + _PIECE_BYTES]
-                used += log.append_replica(piece, clock.now_ms()).used_bytes
+                used += log.replication.append_replica(piece, clock.now_ms()).used_bytes
             seconds = time.process_time() - started
         shutil.rmtree(data)
         return seconds

@@ -125,7 +125,7 @@ class LocalTarget:
 
     def start_at(self, where: TopicPartition, offset: int) -> None:
         """See ``MirrorTarget``."""
-        mirrors.check_mirror(self._log(where)).start_at(offset, self._clock.now_ms())
+        mirrors.check_mirror(self._log(where)).replication.start_at(offset, self._clock.now_ms())
 
     def skip_to(self, where: TopicPartition, offset: int, why: str) -> None:
         """See ``MirrorTarget``."""

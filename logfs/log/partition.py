@@ -15,7 +15,7 @@ from logfs.errors import OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.losses import Loss, log_loss
 from logfs.log.mirrorfile import MirrorSource, remove_mirror, write_mirror
-from logfs.log.producers.state import LastRecord, ProducerState
+from logfs.log.producers.state import ProducerState
 from logfs.log.quotas import SEGMENT_BYTES
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.of_disk import catalog_of
@@ -26,7 +26,7 @@ from logfs.log.writing.active import trim_padding
 from logfs.log.writing.appender import Appender
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.replication import Replication
-from logfs.log.writing.segmentremoval import DeletedNotes, SegmentRemoval
+from logfs.log.writing.segmentremoval import SegmentRemoval
 from logfs.log.writing.segmentreplacement import SegmentReplacement
 from logfs.log.writing.state import PartitionState
 from logfs.log.writing.truncation import truncate
@@ -40,16 +40,9 @@ class PartitionLog(ReadableLog):
     """One partition of a store.
 
     Attributes:
-        append, append_records, append_encoded, append_produced, end_transaction, roll, arm: See
-            ``Appender``.
-        begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
-        advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
-            ``SegmentRemoval``.
-        restore_deleted: See ``SegmentRemoval.restore``.
-        replace_segments, note_packed: See ``SegmentReplacement``.
-        append_replica, start_at, continue_at: See ``Replication``.
-        check_writable, check_appendable, take_offline, offline_on_failure, adopt_waiting: See
-            ``PartitionState``.
+        append, append_records, roll: See ``Appender``.
+        advance_log_start_offset, remove_due_files: See ``SegmentRemoval``.
+        check_writable, check_appendable: See ``PartitionState``.
     """
 
     state: PartitionState  # type: ignore[mutable-override] # never replaced
@@ -57,37 +50,19 @@ class PartitionLog(ReadableLog):
     def __init__(self, state: PartitionState) -> None:
         super().__init__(state)
         self.line_files = state.line_files
-        self.flusher = flusher = Flusher(state)
-        self._removal = removal = SegmentRemoval(state, flusher)
-        self._appender = appender = Appender(state, flusher)
+        self.flusher = Flusher(state)
+        self.removal = SegmentRemoval(state, self.flusher)
+        self.appender = Appender(state, self.flusher)
+        self.replication = Replication(state, self.flusher, self.appender)
+        self.replacement = SegmentReplacement(state, self.removal)
         # Bound methods, so that a call costs no frame more than in the part itself.
-        self.append = appender.append
-        self.append_records = appender.append_records
-        self.append_encoded = appender.append_encoded
-        self.append_produced = appender.append_produced
-        self.end_transaction = appender.end_transaction
-        self.roll = appender.roll
-        replication = Replication(state, flusher, appender)
-        self.append_replica = replication.append_replica
-        self.start_at = replication.start_at
-        self.continue_at = replication.continue_at
-        self.arm = appender.arm
-        self.begin_flush = flusher.begin
-        self.end_flush = flusher.end
-        self.advance_log_start_offset = removal.advance_log_start_offset
-        self.drop_local = removal.drop_local
-        self.expedite_removal = removal.expedite_removal
-        self.remove_due_files = removal.remove_due_files
-        self.restore_deleted = removal.restore
-        replacement = SegmentReplacement(state, removal)
-        self.replace_segments = replacement.replace
-        self.note_packed = replacement.note_packed
+        self.append = self.appender.append
+        self.append_records = self.appender.append_records
+        self.roll = self.appender.roll
+        self.advance_log_start_offset = self.removal.advance_log_start_offset
+        self.remove_due_files = self.removal.remove_due_files
         self.check_writable = state.check_writable
         self.check_appendable = state.check_appendable
-        self.take_offline = state.take_offline
-        self.offline_on_failure = state.offline_on_failure
-        self.adopt_waiting = state.adopt_waiting
-        self.admit = state.admit
 
     def flush(self) -> None:
         """Return once everything appended before the call is durable; see ``Flusher.flush``."""
@@ -99,26 +74,12 @@ class PartitionLog(ReadableLog):
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``; see ``SegmentRemoval.pin``."""
-        self._removal.pin(segments)
+        self.removal.pin(segments)
 
     def unpin(self, segments: Sequence[Segment]) -> None:
         """Undo ``pin``."""
         for segment in segments:
             segment.pins -= 1
-
-    @property
-    def deleted_segments(self) -> list[Segment]:
-        """The deleted segments that still have files, in the order of their deletion."""
-        return self._removal.deleted.segments
-
-    def note_deleted(self, notes: DeletedNotes) -> None:
-        """Note from now on which deleted segments open files read."""
-        self._removal.deleted.notes = notes
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether an open file will still read a segment of it, deleted or not."""
-        return self._removal.is_pinned
 
     def watch(self, *, is_watched: bool) -> None:
         """See ``ReadableLog.watch``."""
@@ -194,21 +155,6 @@ class PartitionLog(ReadableLog):
         """Return how records for this topic become batches."""
         return self.state.options
 
-    def last_records_of_producers(self) -> dict[int, LastRecord]:
-        """Return what each producer that is not forgotten wrote last, by producer id.
-
-        Compaction keeps these batches: their headers hold the sequence numbers.
-
-        Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
-        """
-        with self.state.lock:
-            return self.state.producers.last_records()
-
-    def next_sequence(self, producer_id: int) -> int:
-        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
-        with self.state.lock:
-            return self.state.producers.next_sequence(producer_id)
-
     # Quotas
 
     @property
@@ -279,7 +225,7 @@ class PartitionLog(ReadableLog):
     def maintenance_due(self) -> bool:
         """Whether ``maintain`` has something to do."""
         return (  # asked by every append
-            self._appender.is_reservation_low
+            self.appender.is_reservation_low
             or self.flusher.has_sealed
             or self.state.losses.is_dirty
             or self.state.has_new_epochs
@@ -323,7 +269,7 @@ class PartitionLog(ReadableLog):
         Raises:
             OSError: An fsync failed; the log is offline from now on.
         """
-        if self._appender.is_reservation_low:
+        if self.appender.is_reservation_low:
             with self.state.lock:
                 noted = self.state.note_reservation(
                     self.snapshot.active, self.snapshot.end.positions
@@ -351,7 +297,7 @@ class PartitionLog(ReadableLog):
             self.state.finish_loading()
             self.flush()
             self.state.settle_lines(self.log_end_offset)
-            self._appender.leave_active()
+            self.appender.leave_active()
             with self.state.offline_on_failure("truncation"), self.flusher.paused():
                 truncate(self.state, self.flusher, offset, now_ms)
 
@@ -367,7 +313,7 @@ class PartitionLog(ReadableLog):
             self._close_active()
             entry = self.snapshot.active.entry(SegmentState.CLOSED)
             with self.state.offline_on_failure("closing", but_not_full=True):
-                self._appender.save_producers()
+                self.appender.save_producers()
                 self.state.save_epochs()
                 table = self.state.table
                 if table.owes or table.entries.get(entry.base_offset) != entry:
@@ -388,11 +334,11 @@ class PartitionLog(ReadableLog):
         with self.state.lock, self.state.offline_on_failure("closing", but_not_full=True):
             self.state.finish_loading()
             segment = self.snapshot.active
-            if self._appender.active is not None:
-                self._appender.active.seal()
+            if self.appender.active is not None:
+                self.appender.active.seal()
             if segment.is_padded:
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)
-            self._appender.save_producers(is_durable=False)
+            self.appender.save_producers(is_durable=False)
             self.state.save_epochs()
             if self.state.table.owes:
                 self.state.table.put()
@@ -413,9 +359,9 @@ class PartitionLog(ReadableLog):
         """Let go of every file without writing anything."""
         with self.state.lock:
             self.state.lock.disarm()
-            self._appender.active = None
+            self.appender.active = None
             self.state.use_end(None)
-            for segment in (*self.snapshot.segments, *self.deleted_segments):
+            for segment in (*self.snapshot.segments, *self.removal.deleted.segments):
                 segment.close_files()
             self.flusher.forget_all()
             self.state.table.close()
@@ -450,7 +396,7 @@ class PartitionLog(ReadableLog):
                 catalog.move(self.state.directory, directory)
             self.state.directory = directory
             self.state.table.moved_to(directory)
-            for segment in (*self.snapshot.segments, *self._removal.deleted.segments):
+            for segment in (*self.snapshot.segments, *self.removal.deleted.segments):
                 segment.directory = directory
 
     def add_loss(
@@ -472,9 +418,9 @@ class PartitionLog(ReadableLog):
             self.flusher.flush_sealed()
             segment = self.snapshot.active
             was_padded = segment.is_padded
-            if self._appender.active is not None:
-                self._appender.active.seal()
-                self._appender.active.sync_indexes()
+            if self.appender.active is not None:
+                self.appender.active.seal()
+                self.appender.active.sync_indexes()
             elif self.state.unsynced_indexes is not None:
                 sync_indexes(self.disk, segment)
             if was_padded:

@@ -232,7 +232,7 @@ class DeletedPartitions:
 
     def close_replaced(self) -> None:
         """Close the files of logs that others have replaced and no open file reads. One thread."""
-        for log in [log for log in self._restored if not log.is_pinned]:
+        for log in [log for log in self._restored if not log.removal.is_pinned]:
             self._restored.remove(log)
             log.close_files()
 
@@ -359,7 +359,7 @@ def check_empty(logs: Iterable[PartitionLog]) -> None:
 
 
 def _is_pinned(log: PartitionLog | None) -> bool:
-    return log is not None and log.is_pinned
+    return log is not None and log.removal.is_pinned
 
 
 def _own_directory(disk: Disk, topic_partition: TopicPartition, of_same_topic: str) -> str | None:

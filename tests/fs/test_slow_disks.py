@@ -228,7 +228,7 @@ async def test_an_open_after_a_release_sees_its_record(two: World, gate: Gate) -
 @pytest.mark.expect_log("a test said so")
 async def test_loading_a_partition_again_delays_no_other(two: World, gate: Gate) -> None:
     log = two.store.partition("slow", 0)
-    log.take_offline("a test said so")
+    log.state.take_offline("a test said so")
     two.disk.before = gate
     order: list[str] = []
     async with trio.open_nursery() as nursery:

@@ -109,7 +109,9 @@ class Produced:
 
         def end(producer_id: int, *, commit: bool) -> None:
             at = begin_ms + log.log_end_offset
-            log.end_transaction(producer_id, 0, commit=commit, coordinator_epoch=3, now_ms=at)
+            log.appender.end_transaction(
+                producer_id, 0, commit=commit, coordinator_epoch=3, now_ms=at
+            )
             offsets = open_offsets.pop(producer_id)
             aborted.update(() if commit else offsets)
 

@@ -152,7 +152,7 @@ def write_ours(log: PartitionLog) -> None:
         log.append_records(numbered(2), now_ms())
         for producer_id in (1001, 1002):
             if n < 7 or producer_id == 1001:
-                log.end_transaction(
+                log.appender.end_transaction(
                     producer_id, 0, commit=(n + producer_id) % 3 > 0, coordinator_epoch=0,
                     now_ms=now_ms(),
                 )  # fmt: skip

@@ -49,7 +49,7 @@ def fetch(source: bytes, offset: int, size: int) -> bytes:
 def catch_up(bench: Bench, source: bytes, sizes: Callable[[], int] = lambda: 400) -> None:
     """Append what the mirror does not have, in pieces; the first batch of a piece is whole."""
     while piece := fetch(source, bench.log.log_end_offset, max(sizes(), 300)):
-        bench.log.append_replica(piece, bench.now_ms)
+        bench.log.replication.append_replica(piece, bench.now_ms)
 
 
 def check_mirror(mirror: Bench, source: Bench) -> None:

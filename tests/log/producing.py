@@ -199,6 +199,6 @@ def write(
 
 
 def end(bench: Bench, *, commit: bool, producer_id: int = 7, epoch: int = 0) -> int:
-    return bench.log.end_transaction(
+    return bench.log.appender.end_transaction(
         producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=bench.now_ms
     )

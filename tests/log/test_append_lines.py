@@ -185,7 +185,7 @@ def test_encoded_batches_are_stored_as_records_would_be(properties: dict[str, st
     for bench in (theirs, ours):
         bench.write(b"before")
     payload = payload_of(RECORDS)
-    assert ours.log.append_encoded(payload, ours.now_ms) == Appended(1, 3)
+    assert ours.log.appender.append_encoded(payload, ours.now_ms) == Appended(1, 3)
     assert theirs.log.append_records(RECORDS, theirs.now_ms) == Appended(1, 3)
     assert ours.file(log_name(0)) == theirs.file(log_name(0))
     for view in View:
@@ -194,7 +194,7 @@ def test_encoded_batches_are_stored_as_records_would_be(properties: dict[str, st
 
 def test_the_batches_of_a_call_stay_as_they_are(bench: Bench) -> None:
     payload = payload_of(RECORDS) + payload_of(RECORDS[:1]) + payload_of(RECORDS[:2])
-    assert bench.log.append_encoded(payload, bench.now_ms) == Appended(0, 5)
+    assert bench.log.appender.append_encoded(payload, bench.now_ms) == Appended(0, 5)
     assert [b.record_count for _, b in batches_in(bench.file(log_name(0)))] == [3, 1, 2]
     bench.kill()
     assert bench.log.log_end_offset == 6
@@ -203,7 +203,7 @@ def test_the_batches_of_a_call_stay_as_they_are(bench: Bench) -> None:
 def test_a_batch_that_the_client_has_compressed(bench: Bench) -> None:
     for codec in Compression:
         options = EncodeOptions(1 << 20, compression=codec, timestamp_after_max_ms=2**63 - 1)
-        bench.log.append_encoded(payload_of(RECORDS, options), bench.now_ms)
+        bench.log.appender.append_encoded(payload_of(RECORDS, options), bench.now_ms)
     headers = [header for _, header in batches_in(bench.file(log_name(0)))]
     assert [header.compression for header in headers] == list(Compression)
     assert len(lines_of(bench.log)) == 3 * len(Compression)
@@ -211,16 +211,20 @@ def test_a_batch_that_the_client_has_compressed(bench: Bench) -> None:
 
 def test_a_producer_of_encoded_batches(bench: Bench) -> None:
     payload, log = payload_of(RECORDS), bench.log
-    assert log.append_encoded(payload, START_MS, ProducerBatch(7, 1, 0)) == Appended(0, 2)
-    assert log.append_encoded(payload, START_MS, ProducerBatch(7, 1, 0)) == Appended(0, 2, True)
-    assert log.append_encoded(payload, START_MS, ProducerBatch(7, 1, 3)) == Appended(3, 5)
+    assert log.appender.append_encoded(payload, START_MS, ProducerBatch(7, 1, 0)) == Appended(0, 2)
+    assert log.appender.append_encoded(payload, START_MS, ProducerBatch(7, 1, 0)) == Appended(
+        0, 2, True
+    )
+    assert log.appender.append_encoded(payload, START_MS, ProducerBatch(7, 1, 3)) == Appended(3, 5)
     with pytest.raises(InvalidProducerEpochError):
-        log.append_encoded(payload, START_MS, ProducerBatch(7, 0, 6))
+        log.appender.append_encoded(payload, START_MS, ProducerBatch(7, 0, 6))
     [first, second] = [header for _, header in batches_in(bench.file(log_name(0)))]
     assert (first.producer_id, first.producer_epoch, first.base_sequence) == (7, 1, 0)
     assert (second.base_sequence, second.base_offset) == (3, 3)
     # Two batches become one.
-    assert log.append_encoded(payload * 2, START_MS, ProducerBatch(7, 1, 6)) == Appended(6, 11)
+    assert log.appender.append_encoded(payload * 2, START_MS, ProducerBatch(7, 1, 6)) == Appended(
+        6, 11
+    )
     assert len(batches_in(bench.file(log_name(0)))) == 3
 
 
@@ -234,7 +238,7 @@ def test_nothing_of_a_refused_payload_is_appended() -> None:
         (b"", ValueError),
     ):
         with pytest.raises(error):
-            bench.log.append_encoded(payload, bench.now_ms)
+            bench.log.appender.append_encoded(payload, bench.now_ms)
     with pytest.raises(ValueError, match="epoch"):
-        bench.log.append_encoded(good, bench.now_ms, ProducerBatch(7, -1, 0))
+        bench.log.appender.append_encoded(good, bench.now_ms, ProducerBatch(7, -1, 0))
     assert bench.log.log_end_offset == 0

@@ -23,7 +23,7 @@ def begun_bench() -> tuple[Bench, FakeSyncs, Flush]:
 
 
 def begin(bench: Bench, syncs: FakeSyncs) -> Flush:
-    flush = bench.log.begin_flush(syncs)
+    flush = bench.log.flusher.begin(syncs)
     assert flush is not None
     return flush
 
@@ -33,30 +33,30 @@ def test_it_covers_what_was_there_when_it_began() -> None:
     bench.write(b"b")
     assert bench.log.recovery_point == 1
     syncs.let_go()
-    assert bench.log.end_flush(flush)
+    assert bench.log.flusher.end(flush)
     log = bench.log
     assert (log.recovery_point, log.counters.flush_s.count) == (2, 2)
     assert (log.is_durable(2), log.is_durable(3)) == (True, False)
     # The second time there is nothing to note.
-    assert log.end_flush(flush)
+    assert log.flusher.end(flush)
     assert log.counters.flush_s.count == 2
 
 
 def test_what_it_covered_is_there_after_a_power_cut() -> None:
     bench, syncs, flush = begun_bench()
     syncs.let_go()
-    assert bench.log.end_flush(flush)
+    assert bench.log.flusher.end(flush)
     assert lines_of(bench.crash()) == [b"first", b"a"]
 
 
 def test_only_one_is_under_way() -> None:
     bench, syncs, flush = begun_bench()
     bench.write(b"b")
-    assert bench.log.begin_flush(syncs) is None
+    assert bench.log.flusher.begin(syncs) is None
     syncs.let_go()
-    assert bench.log.begin_flush(syncs) is None, "its end was not noted"
-    assert bench.log.end_flush(flush)
-    assert bench.log.begin_flush(syncs) is not None
+    assert bench.log.flusher.begin(syncs) is None, "its end was not noted"
+    assert bench.log.flusher.end(flush)
+    assert bench.log.flusher.begin(syncs) is not None
 
 
 def test_a_flush_waits_for_it_and_shares_it() -> None:
@@ -66,7 +66,7 @@ def test_a_flush_waits_for_it_and_shares_it() -> None:
         assert bench.log.recovery_point == 1
         syncs.let_go()
     assert (seen.logs, bench.log.recovery_point) == (1, 2)
-    assert bench.log.end_flush(flush), "which another call has done already"
+    assert bench.log.flusher.end(flush), "which another call has done already"
     assert bench.log.counters.flush_s.count == 2
 
 
@@ -77,7 +77,7 @@ def test_a_flush_of_more_than_it_covers_does_the_rest() -> None:
     with in_threads(3, bench.log.flush):
         syncs.let_go()
     assert (seen.logs, bench.log.recovery_point) == (2, 3)
-    assert bench.log.end_flush(flush)
+    assert bench.log.flusher.end(flush)
 
 
 def test_a_call_while_a_thread_flushes_waits() -> None:
@@ -90,8 +90,8 @@ def test_a_call_while_a_thread_flushes_waits() -> None:
     with in_threads(1, bench.log.flush):
         assert seen.begun.wait(10)  # it has taken note, and syncs what came after
         bench.write(b"c")
-        assert bench.log.begin_flush(syncs) is None
-        assert bench.log.end_flush(flush)
+        assert bench.log.flusher.begin(syncs) is None
+        assert bench.log.flusher.end(flush)
         seen.go.set()
     assert bench.log.recovery_point == 3
 
@@ -112,7 +112,7 @@ def test_a_cut_waits_for_it() -> None:
         thread.join(0.05)
         assert thread.is_alive()
         syncs.let_go()
-    assert log.end_flush(flush)
+    assert log.flusher.end(flush)
     assert log.recovery_point == 1, "what is appended at 1 now is another record"
     assert lines_of(bench.crash()) == [b"first"]
 
@@ -122,7 +122,7 @@ def test_a_log_may_be_closed_while_it_continues() -> None:
     log = bench.log
     bench.leave()
     syncs.let_go()
-    assert log.end_flush(flush)
+    assert log.flusher.end(flush)
 
 
 def test_a_topic_may_be_deleted_while_it_continues() -> None:
@@ -130,8 +130,8 @@ def test_a_topic_may_be_deleted_while_it_continues() -> None:
     log = bench.log
     bench.store.delete_topic("t", bench.now_ms)
     syncs.let_go()
-    assert log.end_flush(flush)
-    assert log.begin_flush(syncs) is None
+    assert log.flusher.end(flush)
+    assert log.flusher.begin(syncs) is None
     with pytest.raises(DeletedError):
         log.flush()
 
@@ -144,16 +144,16 @@ def test_new_names_take_more() -> None:
     bench.write(b"a")
     bench.log.roll(bench.now_ms)
     bench.log.maintain()
-    assert bench.log.begin_flush(syncs) is not None
+    assert bench.log.flusher.begin(syncs) is not None
     bench = Bench(SMALL)
     bench.write(*[b"v%02d" % n for n in range(10)])
-    assert bench.log.begin_flush(syncs) is None, "sealed segments wait"
+    assert bench.log.flusher.begin(syncs) is None, "sealed segments wait"
 
 
 def test_flush_ms_still_counts_if_it_takes_more() -> None:
     bench = Bench({"flush.ms": "1000", **SMALL})
     bench.write(*[b"v%02d" % n for n in range(10)])
-    assert bench.log.begin_flush(FakeSyncs()) is None
+    assert bench.log.flusher.begin(FakeSyncs()) is None
     assert bench.store.flush_due(bench.now_ms + 1000) == [bench.log]
 
 
@@ -171,7 +171,7 @@ def test_flush_ms_counts_from_what_came_after_it_began() -> None:
 def test_a_disk_without_such_syncs_begins_none() -> None:
     bench = Bench()
     bench.write(b"a")
-    assert bench.log.begin_flush(Nowhere()) is None
+    assert bench.log.flusher.begin(Nowhere()) is None
     bench.log.flush()
     assert bench.log.recovery_point == 1
 
@@ -192,7 +192,7 @@ def test_its_failure_is_final() -> None:
     log = bench.log
     bench.disk.fail_next_sync("*.log")
     syncs.let_go()
-    assert not log.end_flush(flush)
+    assert not log.flusher.end(flush)
     with pytest.raises(OSError, match=str(errno.EIO)):
         log.flush()
     assert (log.recovery_point, log.counters.failed_flushes) == (1, 1)
@@ -200,8 +200,8 @@ def test_its_failure_is_final() -> None:
     for refused in log.flush, lambda: bench.write(b"b"):
         with pytest.raises(LogOfflineError, match="fsync failed"):
             refused()
-    assert not log.end_flush(flush)
-    assert log.begin_flush(syncs) is None
+    assert not log.flusher.end(flush)
+    assert log.flusher.begin(syncs) is None
     assert not log.is_durable(0)
     assert bench.disk.counts == before, "the disk was not asked again"
 
@@ -222,7 +222,7 @@ def test_a_waiting_caller_fails_too() -> None:
     with in_threads(3, wait):
         syncs.let_go()
     assert len(errors) == 3
-    assert not log.end_flush(flush)
+    assert not log.flusher.end(flush)
     assert (seen.logs, log.recovery_point) == (1, 1)
 
 
@@ -234,7 +234,7 @@ def test_it_does_not_count_if_another_flush_failed_meanwhile() -> None:
     bench.disk.fail_next_sync("*.timeindex")
     with in_threads(1, lambda: _quietly(log.maintain)):
         syncs.let_go()
-    assert not log.end_flush(flush)
+    assert not log.flusher.end(flush)
 
 
 @pytest.mark.expect_log(OFFLINE)
@@ -252,7 +252,7 @@ def test_nothing_is_begun_offline() -> None:
     bench, syncs = Bench(), FakeSyncs()
     bench.write(b"a")
     fail_sync(bench)
-    assert bench.log.begin_flush(syncs) is None
+    assert bench.log.flusher.begin(syncs) is None
     assert syncs.begun == []
 
 

@@ -218,11 +218,11 @@ def test_a_flush_of_a_log_that_another_program_has_removed_fails_and_tells_of_a_
     bench.write(b"a")
     bench.log.flush()
     bench.write(b"b")
-    flush = bench.log.begin_flush(syncs) if is_begun else None
+    flush = bench.log.flusher.begin(syncs) if is_begun else None
     bench.disk.remove_tree(DIRECTORY) if removes_directory else bench.disk.remove(LOG)
     if flush is not None:
         syncs.let_go()
-        assert not bench.log.end_flush(flush)
+        assert not bench.log.flusher.end(flush)
     with pytest.raises(OSError, match="another program has removed the file"):
         bench.log.flush()
     log = bench.log
@@ -238,20 +238,20 @@ def test_a_flush_of_a_log_that_another_program_has_removed_fails_and_tells_of_a_
 def test_a_log_that_a_trim_has_removed_while_it_was_synced_is_no_loss(is_begun: bool) -> None:
     bench, syncs = Bench(), FakeSyncs()
     bench.write(b"a")
-    flush = bench.log.begin_flush(syncs) if is_begun else None
+    flush = bench.log.flusher.begin(syncs) if is_begun else None
 
     def remove(operation: str, name: str, _size: int) -> None:
         if operation == "has_name":
             bench.disk.before = None
             bench.log.roll(bench.now_ms)
             bench.log.advance_log_start_offset(1, bench.now_ms)
-            bench.log.expedite_removal(bench.now_ms)
+            bench.log.removal.expedite(bench.now_ms)
             bench.log.remove_due_files(bench.now_ms)
 
     bench.disk.before = remove
     if flush is not None:
         syncs.let_go()
-        bench.log.end_flush(flush)
+        bench.log.flusher.end(flush)
     bench.log.flush()
     assert (bench.log.offline, bench.log.losses) == (None, [])
 

@@ -12,7 +12,7 @@ from tests.log.support import Bench, lines_of
 
 def ending_at(offset: int) -> Bench:
     bench = Bench()
-    bench.log.continue_at(offset, bench.now_ms)
+    bench.log.replication.continue_at(offset, bench.now_ms)
     return bench
 
 

@@ -386,7 +386,7 @@ def test_a_line_waits_while_the_partition_is_offline(bench: Bench) -> None:
     writer, broken = bench.writer(), bench.writer(View.JSONL)
     writer.write(b"half", bench.now_ms)
     broken.write(b"{", bench.now_ms)
-    bench.log.take_offline("of a test")
+    bench.log.state.take_offline("of a test")
     with pytest.raises(LogOfflineError):
         writer.write(b"more", bench.now_ms)
     writer.close(bench.now_ms)

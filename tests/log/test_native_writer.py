@@ -53,7 +53,7 @@ class Side:
             return repr(error)
         finally:
             if self.is_native:
-                bench.log.arm()
+                bench.log.appender.arm()
 
     def sync(self, number: int) -> None:
         """Make durable what was written through a writer, and everything before it."""
@@ -63,7 +63,7 @@ class Side:
         else:
             writer.sync()
             if self.is_native:
-                self.bench.log.arm()
+                self.bench.log.appender.arm()
 
     def reopen(self, number: int) -> None:
         self.writers[number].close(self.bench.now_ms)
@@ -258,7 +258,7 @@ def test_a_line_is_kept_in_a_whole_file_after_the_disk_was_full() -> None:
             writer.write(b"half", bench.now_ms)
         bench.disk.space_bytes = None
         bench.log.maintain()
-        bench.log.arm()
+        bench.log.appender.arm()
         if writer.native.write(b"half") is None:
             writer.write(b"half", bench.now_ms)
         writer.sync()
@@ -277,7 +277,7 @@ def test_a_native_append_is_seen_after_a_roll_that_had_no_room() -> None:
             bench.log.roll(bench.now_ms)
         bench.disk.heal()
         bench.log.exclusive().clock_ms = bench.now_ms
-        bench.log.arm()
+        bench.log.appender.arm()
         writer = bench.writer()
         assert writer.native.write(b"native\n") == 7
         assert lines_of(bench.log) == [b"before", b"native"]

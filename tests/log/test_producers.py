@@ -112,9 +112,9 @@ def test_a_marker_of_an_older_coordinator_or_producer_is_refused() -> None:
     bench = Bench()
     write(bench, 0, b"a", transactional=True, epoch=3)
     log = bench.log
-    log.end_transaction(7, 3, commit=True, coordinator_epoch=5, now_ms=bench.now_ms)
+    log.appender.end_transaction(7, 3, commit=True, coordinator_epoch=5, now_ms=bench.now_ms)
     with pytest.raises(TransactionCoordinatorFencedError):
-        log.end_transaction(7, 3, commit=True, coordinator_epoch=4, now_ms=bench.now_ms)
+        log.appender.end_transaction(7, 3, commit=True, coordinator_epoch=4, now_ms=bench.now_ms)
     with pytest.raises(InvalidProducerEpochError):
         end(bench, commit=True, epoch=2)
 
@@ -123,7 +123,7 @@ def test_a_marker_with_a_new_epoch_forgets_the_batches() -> None:
     bench = Bench()
     write(bench, 0, b"a", transactional=True)
     end(bench, commit=True, epoch=1)
-    assert bench.log.last_records_of_producers() == {7: LastRecord(None, 1)}
+    assert bench.log.appender.last_records_of_producers() == {7: LastRecord(None, 1)}
     assert write(bench, 0, b"b", epoch=1, transactional=True) == Appended(2, 2)
 
 
@@ -137,14 +137,14 @@ def test_transactions_are_the_same_after_a_stop(how: str) -> None:
         bench.now_ms += 1
     bench.log.flush()
     before = bench.log.snapshot
-    last = bench.log.last_records_of_producers()
+    last = bench.log.appender.last_records_of_producers()
     assert before.unstable is not None
     assert len(before.aborted) == 3
     assert len(bench.names(".txnindex")) >= 2
     getattr(bench, how)()
     after = bench.log.snapshot
     assert (after.aborted, after.unstable) == (before.aborted, before.unstable)
-    assert bench.log.last_records_of_producers() == last
+    assert bench.log.appender.last_records_of_producers() == last
     assert write(bench, 5, b"x" * 60, transactional=True).is_duplicate
 
 
@@ -162,7 +162,7 @@ def test_truncation_takes_producers_back_and_cuts_the_transaction_index() -> Non
         write(bench, 3, b"c", transactional=True)
     assert write(bench, 1, b"b", transactional=True).is_duplicate
     bench.log.truncate_to(0, bench.now_ms)
-    assert bench.log.last_records_of_producers() == {}
+    assert bench.log.appender.last_records_of_producers() == {}
     assert bench.names(".txnindex") == []
 
 
@@ -191,11 +191,11 @@ def test_a_producer_that_was_idle_for_long_is_forgotten_at_run_time_and_by_a_sta
     write(bench, 0, b"b", producer_id=8, transactional=True)
     bench.now_ms += 86_400_000
     bench.store.expire_producers(bench.now_ms)
-    assert set(bench.log.last_records_of_producers()) == {8}
+    assert set(bench.log.appender.last_records_of_producers()) == {8}
     write(bench, 9, b"c")
     bench.now_ms += 86_400_000
     bench.restart()
-    assert set(bench.log.last_records_of_producers()) == {8}
+    assert set(bench.log.appender.last_records_of_producers()) == {8}
 
 
 def test_leader_epochs_follow_the_log() -> None:
@@ -232,9 +232,9 @@ def test_a_snapshot_for_which_there_is_no_room_costs_only_time() -> None:
     bench.disk.fail_next_write("*.snapshot", errno.ENOSPC)
     write(bench, 1, b"y" * 200, transactional=True)
     assert bench.log.offline is None
-    before = bench.log.last_records_of_producers()
+    before = bench.log.appender.last_records_of_producers()
     bench.kill()
-    assert bench.log.last_records_of_producers() == before == {7: LastRecord(1, 0)}
+    assert bench.log.appender.last_records_of_producers() == before == {7: LastRecord(1, 0)}
 
 
 @pytest.mark.allow_log("snapshot could not be written")

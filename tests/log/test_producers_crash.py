@@ -146,7 +146,7 @@ def test_without_snapshots_a_clean_stop_is_taken_to_mean_that_there_are_no_produ
     for name in bench.names(".snapshot"):
         bench.disk.remove(f"{TP.directory}/{name}")
     bench.store = bench.open()
-    assert bench.log.last_records_of_producers() == {}
+    assert bench.log.appender.last_records_of_producers() == {}
     assert bench.log.last_stable_offset == bench.log.log_end_offset
     bases = [segment.base_offset for segment in bench.log.snapshot.segments[-2:]]
     offsets = [*bases, bench.log.log_end_offset]

@@ -157,7 +157,7 @@ class ProducerMachine(RuleBasedStateMachine):
         one = self.known(producer_id)
         epoch = max(one.epoch + bump, 0)
         try:
-            self.bench.log.end_transaction(
+            self.bench.log.appender.end_transaction(
                 producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch,
                 now_ms=self.bench.now_ms,
             )  # fmt: skip

@@ -251,7 +251,7 @@ def test_a_started_batch_is_completed_although_the_producer_expired() -> None:
     bench.reload()
     assert lines_in(bench.store) == values[:6]
     bench.log.expire_producers(bench.now_ms)
-    assert bench.log.last_records_of_producers() == {}
+    assert bench.log.appender.last_records_of_producers() == {}
     assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
     assert lines_in(bench.store) == values
 
@@ -276,7 +276,7 @@ def test_a_started_batch_is_completed_although_its_records_were_deleted(
     assert lines_in(bench.store) == values[6:]
     bench.now_ms += bench.store.config.producer_id_expiration_check_interval_ms
     bench.store.expire_producers(bench.now_ms)
-    assert bench.log.last_records_of_producers() == {}
+    assert bench.log.appender.last_records_of_producers() == {}
 
 
 def test_a_power_cut_leaves_the_log_at_least_where_the_intent_says_it_ended() -> None:

@@ -372,7 +372,7 @@ def append_one(bench: Bench) -> None:
 
 def go_on_after_a_gap(bench: Bench) -> None:
     """Seal the segment without an append."""
-    bench.log.continue_at(10, bench.now_ms)
+    bench.log.replication.continue_at(10, bench.now_ms)
     bench.store.checkpoint()
 
 
@@ -436,9 +436,9 @@ def test_a_removed_segment_whose_indexes_were_rebuilt_is_not_synced() -> None:
     bench = Bench({"index.interval.bytes": "0"})
     bench.write(b"one", b"two")
     log = bench.kill()
-    log.continue_at(10, bench.now_ms)
+    log.replication.continue_at(10, bench.now_ms)
     trim(log, 10, bench.now_ms, at_once=True)
     log.maintain()
-    log.continue_at(20, bench.now_ms)
+    log.replication.continue_at(20, bench.now_ms)
     bench.write(b"three")
     assert lines_of(bench.kill()) == [b"three"]

@@ -67,7 +67,7 @@ def test_gaps_inside_and_between_batches_stay() -> None:
     third = len(data) // 12
     kept = data[: 3 * third] + data[5 * third : 6 * third] + data[9 * third :]
     mirror = Bench()
-    mirror.log.append_replica(kept, mirror.now_ms)
+    mirror.log.replication.append_replica(kept, mirror.now_ms)
     assert stored(mirror) == kept
     assert mirror.log.log_end_offset == 12
     assert lines_of(mirror.log) == [b"a", b"b", b"c", b"c", b"a", b"b", b"c"]
@@ -78,9 +78,9 @@ def test_gaps_inside_and_between_batches_stay() -> None:
 def test_what_the_log_has_already_is_refused() -> None:
     _, data = a_source()
     mirror = Bench()
-    mirror.log.append_replica(data, mirror.now_ms)
+    mirror.log.replication.append_replica(data, mirror.now_ms)
     with pytest.raises(OffsetOutOfRangeError):
-        mirror.log.append_replica(data, mirror.now_ms)
+        mirror.log.replication.append_replica(data, mirror.now_ms)
     assert stored(mirror) == data
 
 
@@ -91,10 +91,10 @@ def test_of_damaged_batches_only_the_sound_ones_before_them_are_appended() -> No
     broken = bytearray(data)
     broken[at + 65] ^= 1
     mirror = Bench(OTHER)
-    got = mirror.log.append_replica(bytes(broken), mirror.now_ms)
+    got = mirror.log.replication.append_replica(bytes(broken), mirror.now_ms)
     assert got.used_bytes == at
     with pytest.raises(CorruptRecordError, match="t/0: a batch for offset 5 is not"):
-        mirror.log.append_replica(bytes(broken[at:]), mirror.now_ms)
+        mirror.log.replication.append_replica(bytes(broken[at:]), mirror.now_ms)
     assert mirror.log.log_end_offset == 5
     catch_up(mirror, data)
     check_mirror(mirror, source)
@@ -103,11 +103,13 @@ def test_of_damaged_batches_only_the_sound_ones_before_them_are_appended() -> No
 def test_a_batch_that_is_cut_is_left_for_the_next_call() -> None:
     _, data = a_source()
     mirror = Bench()
-    got = mirror.log.append_replica(data[:-1], mirror.now_ms)
+    got = mirror.log.replication.append_replica(data[:-1], mirror.now_ms)
     assert 0 < got.used_bytes < len(data) - 1
-    assert mirror.log.append_replica(data[got.used_bytes :], mirror.now_ms).used_bytes > 0
+    assert (
+        mirror.log.replication.append_replica(data[got.used_bytes :], mirror.now_ms).used_bytes > 0
+    )
     with pytest.raises(CorruptRecordError):
-        mirror.log.append_replica(data[:30], mirror.now_ms)
+        mirror.log.replication.append_replica(data[:30], mirror.now_ms)
 
 
 def test_batches_far_from_the_log_end_begin_a_segment() -> None:
@@ -117,7 +119,7 @@ def test_batches_far_from_the_log_end_begin_a_segment() -> None:
     half = len(data) // 2
     far = (5 * 2**32).to_bytes(8, "big") + data[half + 8 :]
     mirror = Bench()
-    mirror.log.append_replica(data[:half] + far, mirror.now_ms)
+    mirror.log.replication.append_replica(data[:half] + far, mirror.now_ms)
     assert lines_of(mirror.log) == [b"a", b"b"]
     assert mirror.log.log_end_offset == 5 * 2**32 + 1
     mirror.kill()
@@ -128,7 +130,7 @@ def test_batches_far_from_the_log_end_begin_a_segment() -> None:
 def test_an_empty_mirror_may_begin_at_any_offset() -> None:
     source, data = a_source()
     mirror = Bench(OTHER)
-    mirror.log.start_at(5, mirror.now_ms)
+    mirror.log.replication.start_at(5, mirror.now_ms)
     assert (mirror.log.log_start_offset, mirror.log.log_end_offset) == (5, 5)
     mirror.kill()
     assert (mirror.log.log_start_offset, mirror.log.log_end_offset) == (5, 5)
@@ -136,7 +138,7 @@ def test_an_empty_mirror_may_begin_at_any_offset() -> None:
     assert stored(mirror) == fetch(data, 5, len(data))
     assert lines_of(mirror.log)[0] == lines_of(source.log)[5]
     with pytest.raises(OffsetOutOfRangeError):
-        mirror.log.start_at(10**6, mirror.now_ms)
+        mirror.log.replication.start_at(10**6, mirror.now_ms)
     assert not findings(mirror)
 
 
@@ -153,11 +155,11 @@ def test_a_gap_of_the_source_is_no_damage(*, is_empty: bool) -> None:
     _, data = a_source()
     mirror = Bench(OTHER)
     if not is_empty:
-        mirror.log.append_replica(fetch(data, 0, 700), mirror.now_ms)
+        mirror.log.replication.append_replica(fetch(data, 0, 700), mirror.now_ms)
     end, lines = mirror.log.log_end_offset, lines_of(mirror.log)
     positions = mirror.log.snapshot.end.positions
     later = first_offset(fetch(data, end + 7, 200), 0, 200)
-    mirror.log.continue_at(later, mirror.now_ms)
+    mirror.log.replication.continue_at(later, mirror.now_ms)
     assert mirror.log.snapshot.end.positions == positions
     assert mirror.log.log_end_offset == later > end
     catch_up(mirror, data)
@@ -196,7 +198,7 @@ def stop_at_random(chance: random.Random) -> None:
         for _ in range(chance.randint(0, 6)):
             piece = fetch(data, mirror.log.log_end_offset, chance.randint(62, 1500))
             if len(piece) > 200:
-                mirror.log.append_replica(piece, mirror.now_ms)
+                mirror.log.replication.append_replica(piece, mirror.now_ms)
             chance.choice([lambda: None, mirror.log.flush, mirror.log.maintain])()
             match chance.randint(0, 9):
                 case 0:
@@ -231,13 +233,13 @@ def diverge(bench: Bench, data: bytes) -> None:
 
 
 def begin_later(bench: Bench, data: bytes) -> None:
-    bench.log.start_at(5, bench.now_ms)
+    bench.log.replication.start_at(5, bench.now_ms)
     catch_up(bench, data)
 
 
 def miss_some(bench: Bench, data: bytes) -> None:
-    bench.log.append_replica(fetch(data, 0, 700), bench.now_ms)
-    bench.log.continue_at(bench.log.log_end_offset + 4, bench.now_ms)
+    bench.log.replication.append_replica(fetch(data, 0, 700), bench.now_ms)
+    bench.log.replication.continue_at(bench.log.log_end_offset + 4, bench.now_ms)
     catch_up(bench, data)
 
 
@@ -339,11 +341,13 @@ def test_whichever_operation_fails_the_next_start_continues(how: str, error: int
 def test_on_a_full_disk_what_fits_is_appended_and_the_log_stays_intact() -> None:
     source, data = a_source()
     mirror = Bench(OTHER)
-    mirror.log.append_replica(fetch(data, 0, 600), mirror.now_ms)
+    mirror.log.replication.append_replica(fetch(data, 0, 600), mirror.now_ms)
     before = stored(mirror)
     mirror.disk.fill()
     with pytest.raises(OSError, match=str(errno.ENOSPC)) as caught:
-        mirror.log.append_replica(fetch(data, mirror.log.log_end_offset, 600), mirror.now_ms)
+        mirror.log.replication.append_replica(
+            fetch(data, mirror.log.log_end_offset, 600), mirror.now_ms
+        )
     assert caught.value.errno == errno.ENOSPC
     assert stored(mirror) == before
     mirror.disk.space_bytes = None

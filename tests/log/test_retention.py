@@ -257,7 +257,7 @@ def test_a_producer_snapshot_is_removed_with_its_segment() -> None:
 def test_retention_does_not_change_an_offline_partition() -> None:
     bench = Bench({**SMALL, "retention.bytes": "0"})
     bench.write(b"a", b"b", b"c")
-    bench.log.take_offline("a test")
+    bench.log.state.take_offline("a test")
     with pytest.raises(LogOfflineError):
         apply_retention(bench.log, bench.now_ms)
     assert lines_of(bench.log) == [b"a", b"b", b"c"]

@@ -45,7 +45,7 @@ def append_batch(
         data, header.base_offset, header.last_offset, header.max_timestamp, *lengths
     )
     (produced,) = find_produced(data, 0, len(data), 0)
-    appended = log.append_produced(batch, produced, now_ms)
+    appended = log.appender.append_produced(batch, produced, now_ms)
     assert appended == (header.base_offset, header.last_offset, False)
 
 

@@ -51,7 +51,7 @@ def _abort(bench: Bench, producer_id: int, records: int) -> None:
     log, base = bench.log, bench.log.log_end_offset
     batch = [Record(base + n, START_MS, None, b"aborted %d" % n) for n in range(records)]
     log.append_records(batch, START_MS, ProducerBatch(producer_id, 0, 0, is_transactional=True))
-    log.end_transaction(producer_id, 0, commit=False, coordinator_epoch=1, now_ms=START_MS)
+    log.appender.end_transaction(producer_id, 0, commit=False, coordinator_epoch=1, now_ms=START_MS)
 
 
 def killed() -> Bench:

@@ -183,7 +183,7 @@ class Machine:
         if is_native and self.disk.descriptors is not None:
             log = self.log(writer.topic_partition)
             log.exclusive().clock_ms = self.now_ms
-            log.arm()
+            log.appender.arm()
             accepted = writer.file.native.write(data)
             if accepted is not None:
                 self.counts["native writes"] += 1

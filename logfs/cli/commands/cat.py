@@ -92,9 +92,8 @@ def cat(
     if query.is_given or view or prefix is not None or any(map(_is_merged, paths)):
         from logfs.cli.tail.printer import TailPrinter
 
-        view = view or "text"
-        with TailPrinter(out, reports, view, level, query, has_prefix=prefix) as printer:
-            printer.open(paths, 0, takes_addresses=True)
+        with TailPrinter(out, reports, level, query, has_prefix=prefix) as printer:
+            printer.open(paths, view or "text", takes_addresses=True)
             printer.print_present()
     else:
         from logfs.cli.address_output import copy

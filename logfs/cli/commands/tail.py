@@ -132,12 +132,12 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
 
     reports = failures.Reports()
     with TailPrinter(
-        sys.stdout.buffer, reports, view, level, query, group=group, has_prefix=prefix
+        sys.stdout.buffer, reports, level, query, group=group, has_prefix=prefix
     ) as printer:
         interrupts = Interrupts()
         with nullcontext() if group is None else interrupts:
             try:
-                printer.open(paths, _LINES if count is None else count)
+                printer.open(paths, view, _LINES if count is None else count)
                 printer.print_present()
                 if follow:
                     printer.print_coming()

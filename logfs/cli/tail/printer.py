@@ -29,18 +29,16 @@ class TailPrinter(Closeable):
 
     Args:
         reports: Told what went wrong with a PATH or partition, which is left out from there on.
-        view: How, where a PATH does not say so.
         level: What is shown; None: as the mount shows it, else everything.
         query: Which records are printed, from when to when, and how.
         group: Its positions are where to begin, and are committed; None: no group.
         has_prefix: Say where a record is from; None: if there is more than one partition.
     """
 
-    def __init__(  # noqa: PLR0913 - the options of the command
+    def __init__(
         self,
         out: BinaryIO,
         reports: failures.Reports,
-        view: str,
         level: IsolationLevel | None,
         query: RecordQuery,
         *,
@@ -48,7 +46,6 @@ class TailPrinter(Closeable):
         has_prefix: bool | None,
     ) -> None:
         self._reports = reports
-        self._view = VIEWS[view]
         self._level = level
         self._query = query
         self._has_prefix = has_prefix
@@ -63,10 +60,13 @@ class TailPrinter(Closeable):
         self._output = Output(out, self._group)
         self._watch = self._opened.enter_context(Watch())
 
-    def open(self, paths: Iterable[str], count: int, *, takes_addresses: bool = False) -> None:
+    def open(
+        self, paths: Iterable[str], view: str, count: int = 0, *, takes_addresses: bool = False
+    ) -> None:
         """Open the partitions that PATHs name; what is wrong with one is reported.
 
         Args:
+            view: The form of records where a PATH does not say which.
             count: How many of its last records a partition begins with, if nothing says where.
             takes_addresses: See ``partitions.select``.
         """
@@ -78,7 +78,7 @@ class TailPrinter(Closeable):
                 if place.root not in roots:
                     roots[place.root] = Root(place, self._level, search, group, self._watch)
                 selection = select(
-                    path, place, self._view, self._query, takes_addresses=takes_addresses
+                    path, place, VIEWS[view], self._query, takes_addresses=takes_addresses
                 )
                 roots[place.root].add(selection)
         for root in roots.values():

@@ -139,7 +139,7 @@ class Fsyncs:
     def _begin(self, partition: MountedPartition, log: AnyLog) -> _Running | None:
         if partition.executor.is_slow:
             return None
-        flush = log.writable.begin_flush(self._syncs)
+        flush = log.writable.flusher.begin(self._syncs)
         if flush is None:
             return None
         if not self._is_watched:
@@ -159,7 +159,7 @@ class Fsyncs:
     def _take(self) -> None:
         for sync in self._syncs.take():
             running = self._by_sync.pop(sync)
-            if running.log.end_flush(running.flush):
+            if running.log.flusher.end(running.flush):
                 self._end(running)
             else:
                 trio.lowlevel.spawn_system_task(self._end_in_thread, running)

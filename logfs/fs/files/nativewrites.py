@@ -1,7 +1,7 @@
 """Which open files are served: their writes, fsyncs and closes are answered natively.
 
 The native library (``native/serving.h``) serves every open file that appends. Python arms a
-partition when such a file is opened, and after its own write (``PartitionLog.arm``). The
+partition when such a file is opened, and after its own write (``Appender.arm``). The
 library then appends until it meets something that only Python does, such as a roll or a full disk.
 A close(2) is answered natively too, unless the file has failed. Which thread reads the
 requests changes with what comes; see there.
@@ -167,4 +167,4 @@ class NativeWrites:
         partition = file.partition
         is_free = not partition.log.maintenance_due and partition.executor.is_free
         if file.is_served and file.may_be_served and is_free:
-            partition.log.writable.arm()
+            partition.log.writable.appender.arm()

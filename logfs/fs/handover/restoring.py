@@ -158,7 +158,7 @@ class KeptNodes:
         for part in parts:
             log = part.resolved.log
             if isinstance(log, PartitionLog):
-                log.note_deleted(SegmentNotes(self.journal, log.directory))
+                log.removal.deleted.notes = SegmentNotes(self.journal, log.directory)
 
     def fixed_files(self) -> list[int]:
         """Return the open files whose segments must stay readable when they are deleted."""
@@ -255,7 +255,7 @@ def _restore_fixed(tree: Tree, partition: MountedPartition, fields: list[str]) -
     log, snapshot = partition.log, partition.log.snapshot
     segments: tuple[Segment, ...] = ()
     if runs:
-        deleted = log.deleted_segments if isinstance(log, PartitionLog) else []
+        deleted = log.removal.deleted.segments if isinstance(log, PartitionLog) else []
         found = look_back(snapshot, deleted, view, (runs[0][0], runs[-1][1]), digest)
         if found is None:
             raise StaleError(f"{partition.topic_partition}: segments of {key} have been deleted")

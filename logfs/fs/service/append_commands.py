@@ -47,7 +47,7 @@ class AppendCommands:
         producer, is_durable = request["producer"], request["is_durable"]
         log, now_ms = partition.log.writable, self._clock.now_ms()
         with _arguments("append"):
-            append = partial(log.append_encoded, request.payload, now_ms, producer)
+            append = partial(log.appender.append_encoded, request.payload, now_ms, producer)
             if producer is None:  # else its sequence numbers tell
                 note = self._notes.note(request)
                 append = partial(_append_once, log, request.payload, now_ms, note)
@@ -177,13 +177,16 @@ class AppendCommands:
 def _append_once(log: PartitionLog, payload: Buffer, now_ms: int, note: ControlNote) -> Appended:
     """Append the batches that are not in the log yet."""
     with log.exclusive():
-        log.adopt_waiting()
+        log.state.adopt_waiting()
         done, first = note.applied(log)
         rest = decode_batches(payload)[done:] if done else []
         if done and not rest:
             return Appended(first, first + done - 1)
         note.begin_append(log, done)
-        appended = log.append_records(rest, now_ms) if done else log.append_encoded(payload, now_ms)
+        if done:
+            appended = log.append_records(rest, now_ms)
+        else:
+            appended = log.appender.append_encoded(payload, now_ms)
         note.end_append(log)
         return Appended(first if done else appended.base_offset, appended.last_offset)
 
@@ -193,12 +196,12 @@ def _end_once(
 ) -> int:
     """Write a marker, unless it is in the log; returns its offset."""
     with log.exclusive():
-        log.adopt_waiting()
+        log.state.adopt_waiting()
         done, first = note.applied(log)
         if done:
             return first
         note.begin_append(log, 0)
-        offset = log.end_transaction(
+        offset = log.appender.end_transaction(
             producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=now_ms
         )
         note.end_append(log)

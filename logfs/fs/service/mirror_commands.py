@@ -95,7 +95,7 @@ class MirrorCommands:
 
         def start(log: PartitionLog) -> None:
             if mirrors.check_mirror(log).log_end_offset != offset:
-                log.start_at(offset, now_ms)
+                log.replication.start_at(offset, now_ms)
 
         return await self._change(request, start)
 

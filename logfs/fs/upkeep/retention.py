@@ -142,7 +142,7 @@ class Retention:
             return
         for partition in self._all_partitions():
             log = partition.log.writable
-            if not log.deleted_segments or log.offline is not None:
+            if not log.removal.deleted.segments or log.offline is not None:
                 continue
             try:
                 await partition.executor.sync(remove_waiting_files, log, self._clock.now_ms())

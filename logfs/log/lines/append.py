@@ -131,9 +131,9 @@ class EncodedWriter:
         """Append batches where the log ends; returns how many were, at least one."""
         log, notes = self._log, self._notes
         with log.exclusive():
-            log.adopt_waiting()
+            log.state.adopt_waiting()
             if log.config.has_quota:
-                log.admit(sum(len(batch.data) for batch in batches))
+                log.state.admit(sum(len(batch.data) for batch in batches))
             if notes is not None:
                 notes.begin_append(log, self.records)
             base_offset = log.log_end_offset
@@ -141,7 +141,7 @@ class EncodedWriter:
             if batches[0].base_offset == base_offset and options == self._options:
                 done = log.append(batches, self._now_ms)
             else:  # others have appended, or the topic was altered, since they were made
-                log.append_encoded(batches[0].data, self._now_ms)
+                log.appender.append_encoded(batches[0].data, self._now_ms)
                 done = 1
             if notes is not None:
                 notes.end_append(log)

@@ -110,7 +110,7 @@ class LineWriter:
         """
         with self._state.lock:
             if self._state.waiting_lines:
-                self._log.adopt_waiting()
+                self._state.adopt_waiting()
             if slot and self.notes is not None:
                 return self._write_noted(self.notes, slot, data, now_ms)
             return self._write(data, now_ms)
@@ -125,7 +125,7 @@ class LineWriter:
             self._log.check_writable()
         file = self._unfinished
         if file is not None and file.line_bytes:
-            with self._log.offline_on_failure("fsync"):
+            with self._state.offline_on_failure("fsync"):
                 file.sync()
         self._log.flush()
 
@@ -253,7 +253,7 @@ class LineWriter:
         files = self._log.line_files
         self._log.check_appendable()
         try:
-            with self._log.offline_on_failure("write", but_not_full=True):
+            with self._state.offline_on_failure("write", but_not_full=True):
                 file.announce(first.base_offset, crc_of(first.data))
             files.announced(file)
             appended = self._log.append(encoded.batches, now_ms)
@@ -271,7 +271,7 @@ class LineWriter:
         log, file = self._log, self._unfinished
         log.check_appendable()
         if log.config.has_quota:
-            log.admit(len(data))
+            log.state.admit(len(data))
         options = log.encode_options()
         length = len(data) + self.unfinished
         if not unfinished_fits(self._view, length, options):
@@ -288,7 +288,7 @@ class LineWriter:
             file = self._new_file(name)
             self._use(file)
         try:
-            with log.offline_on_failure("write", but_not_full=True):
+            with log.state.offline_on_failure("write", but_not_full=True):
                 file.keep(data)
         except OSError:
             log.line_files.note_void(file)

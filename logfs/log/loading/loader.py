@@ -62,7 +62,7 @@ def load_partition(context: LoadContext, topic_partition: TopicPartition) -> "Pa
 
     log = PartitionLog(load_state(context, topic_partition))
     if context.resumed is not None and not context.read_only:
-        log.restore_deleted(context.resumed.deleted_in(log.directory), context.now_ms)
+        log.removal.restore(context.resumed.deleted_in(log.directory), context.now_ms)
     return log
 
 

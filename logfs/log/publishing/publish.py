@@ -74,7 +74,7 @@ def publish(
         DataLossError: Staged records are missing; nothing was appended.
         CorruptRecordError: Staged records are damaged.
         ReadOnlyError: The store is read-only.
-        LogfsError, OSError: See ``PartitionLog.append_encoded``, ``read_ledger``. The call may be
+        LogfsError, OSError: See ``Appender.append_encoded``, ``read_ledger``. The call may be
             repeated after any error.
     """
     if store.read_only:
@@ -143,9 +143,9 @@ def _intend(
         for file in files:
             check_staged(store.disk, file)  # an intent must not name missing files
         if log.config.has_quota:
-            log.admit(sum(file.size_bytes for file in files))
+            log.state.admit(sum(file.size_bytes for file in files))
         log.flush()  # a recovery must not truncate below the end in the intent
-        sequence = log.next_sequence(producer_id_of(query))
+        sequence = log.appender.next_sequence(producer_id_of(query))
         end_offset = log.log_end_offset
         shares.append(PartitionShare(topic, partition, end_offset, sequence, files, log.topic_id))
     return Intent(batch, tuple(shares))
@@ -216,7 +216,7 @@ def _append_batch(
     """Append a batch; without its first records if an earlier attempt has appended them."""
     if not skipped:
         try:
-            _in_order(log, lambda: log.append_encoded(data, now_ms, producer))
+            _in_order(log, lambda: log.appender.append_encoded(data, now_ms, producer))
         except RecordTooLargeError:
             pass  # max.message.bytes was made smaller meanwhile
         else:
@@ -255,10 +255,10 @@ def _records_there(log: PartitionLog, share: PartitionShare, producer_id: int) -
     records that retention has deleted meanwhile.
     """
     snapshot, there = log.snapshot, 0
-    written = log.last_records_of_producers().get(producer_id)
+    written = log.appender.last_records_of_producers().get(producer_id)
     end = None if written is None else written.last_data_offset
     if end is not None and end >= share.log_end_offset:
-        there = add_to_sequence(log.next_sequence(producer_id), -share.base_sequence)
+        there = add_to_sequence(log.appender.next_sequence(producer_id), -share.base_sequence)
     first = max(snapshot.index_of_offset(share.log_end_offset), 0)
     for number in range(first, len(snapshot.segments)):
         segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]

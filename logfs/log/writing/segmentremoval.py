@@ -183,7 +183,7 @@ class SegmentRemoval:
                     self.deleted.add_local(segment, copy, due_ms)
                     tier.local.discard(segment.base_offset)
 
-    def expedite_removal(self, now_ms: int) -> tuple[int, int]:
+    def expedite(self, now_ms: int) -> tuple[int, int]:
         """Make all deleted segments due; return their bytes, and those of open fixed names."""
         with self._state.lock:
             return self.deleted.expedite(now_ms)

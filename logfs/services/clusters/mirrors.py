@@ -150,7 +150,7 @@ def skip_to(log: PartitionLog, offset: int, why: str, now_ms: int) -> None:
         if offset == end:
             return
         file = log.snapshot.active.name.rpartition("/")[2]
-        log.continue_at(offset, now_ms)
+        log.replication.continue_at(offset, now_ms)
         detail = f"{why}: offsets {end} to {offset - 1} were never here"
         log.add_loss(MISSED, file, 0, 0, detail, now_ms)
 
@@ -203,7 +203,7 @@ def replicate(log: PartitionLog, expected: int, batches: Buffer, now_ms: int) ->
     with check_mirror(log).exclusive():
         if log.log_end_offset != expected:
             raise OffsetOutOfRangeError(expected, log.log_start_offset, log.log_end_offset)
-        return log.append_replica(batches, now_ms)
+        return log.replication.append_replica(batches, now_ms)
 
 
 def advance(log: PartitionLog, offset: int, now_ms: int) -> None:

@@ -102,7 +102,7 @@ def _round(
     horizon_ms = 0
     if clean:
         horizon_ms = log.disk.stat(clean[-1].name).mtime_ms - log.config.delete_retention_ms
-    last = log.last_records_of_producers()
+    last = log.appender.last_records_of_producers()
     return CleaningRound(
         log.disk,
         snapshot,
@@ -150,7 +150,7 @@ def _clean_groups(
                 cleaned.discard(stats)
                 continue
             entry = cleaned.finish(old[-1], stats)
-            log.replace_segments(round_.snapshot, old, entry, cleaned.aborted, round_.now_ms)
+            log.replacement.replace(round_.snapshot, old, entry, cleaned.aborted, round_.now_ms)
         except BaseException:
             if log.offline is None:
                 cleaned.discard()

@@ -96,7 +96,7 @@ def pack_segment(log: PartitionLog, segment: Segment, now_ms: int, tools: Cleani
     Raises:
         CleaningAbortedError: ``tools`` ended it, or the log was truncated or trimmed meanwhile.
         CorruptRecordError: A batch is damaged; the segment stays as it is.
-        LogfsError, OSError: See ``PartitionLog.replace_segments``.
+        LogfsError, OSError: See ``SegmentReplacement.replace``.
     """
     begin_s, snapshot = tools.clock_s(), log.snapshot
     aborted = [
@@ -108,9 +108,9 @@ def pack_segment(log: PartitionLog, segment: Segment, now_ms: int, tools: Cleani
             result = packed.write()
             if result.entry is None:
                 packed.discard()
-                log.note_packed(segment)
+                log.replacement.note_packed(segment)
             else:
-                log.replace_segments(snapshot, [segment], result.entry, aborted, now_ms)
+                log.replacement.replace(snapshot, [segment], result.entry, aborted, now_ms)
         except BaseException:
             if log.offline is None:
                 packed.discard()

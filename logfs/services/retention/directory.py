@@ -116,7 +116,7 @@ def usage(store: Catalog[PartitionLog], leaving_bytes: int = 0) -> Usage | None:
     if config.log_retention_keep_free_bytes >= 0:
         disk = store.disk.free()
         free = disk.f_bavail * disk.f_frsize + leaving_bytes
-        free += sum(s.size_bytes for log in logs for s in log.deleted_segments)
+        free += sum(s.size_bytes for log in logs for s in log.removal.deleted.segments)
         found.append(Usage(Rule.FREE, used, used + free - config.log_retention_keep_free_bytes))
     return min(found, key=lambda row: row.allowed_bytes, default=None)
 
@@ -141,7 +141,7 @@ def remove_waiting_files(log: PartitionLog, now_ms: int) -> None:
     Raises:
         OSError: The disk failed; some files may have been removed.
     """
-    size_bytes, _ = log.expedite_removal(now_ms)
+    size_bytes, _ = log.removal.expedite(now_ms)
     log.remove_due_files(now_ms)
     if size_bytes:
         logger.info(
@@ -225,7 +225,7 @@ def delete_share(log: PartitionLog, share: SegmentShare, limit: Usage, now_ms: i
         log.counters.count_deleted(limit.rule, len(gone), size)
         count, size_bytes = count + len(gone), size_bytes + size
     if limit.rule is Rule.FREE:
-        log.expedite_removal(now_ms)
+        log.removal.expedite(now_ms)
         log.remove_due_files(now_ms)
     note_not_forwarded(log, before, now_ms)
     done = Deletion(count, size_bytes, (before, log.log_start_offset), (limit.rule,))

@@ -205,7 +205,7 @@ def preview_trim(
         plan = plan_trim(snapshot, offset)
         removed, held = 0, plan.size_bytes
         if at_once:
-            waiting = [(s.size_bytes, s.pins) for s in log.deleted_segments]
+            waiting = [(s.size_bytes, s.pins) for s in log.removal.deleted.segments]
             waiting += [
                 (snapshot.end_of(number)[2], snapshot.segments[number].pins)
                 for number in range(plan.segments)
@@ -288,7 +288,7 @@ def trim(
 
 def _remove_now(log: PartitionLog, now_ms: int) -> tuple[int, int]:
     """Remove the files of all deleted segments; returns removed bytes, and bytes still in use."""
-    found = log.expedite_removal(now_ms)
+    found = log.removal.expedite(now_ms)
     log.remove_due_files(now_ms)
     return found
 

@@ -91,7 +91,7 @@ def drop_local(
     while part := local_segments_due(log, now_ms)[:SEGMENTS_AT_ONCE]:
         secure(part)
         with changing():
-            log.drop_local(part, now_ms)
+            log.removal.drop_local(part, now_ms)
         count += len(part)
         size_bytes += sum(segment.size_bytes for segment in part)
     if count:
