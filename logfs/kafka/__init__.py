@@ -15,7 +15,7 @@ Modules, lowest first; blocking sockets and threads, no trio::
     mirroring   all of a mirror: topics, leaders, threads
     producing   Produce requests, and how far a producer has got
     shipping    from stored batches to those that are sent; pure
-    resuming    where a forward goes on: how far its destination has got
+    resuming    where a forward continues: how far its destination has got
     sending     batches on their way: under way, acknowledged, refused
     forwarded   one partition that is forwarded
     forwarding  all of a forward: partitions, threads

@@ -10,7 +10,7 @@ import time
 
 from logfs.disk.watching import Watch
 from logfs.errors import CorruptRecordError, DeletedError
-from logfs.kafka.resuming import ForwardFailedError, Outlet, Resumption
+from logfs.kafka.resuming import ForwardFailedError, ForwardResumption, Outlet
 from logfs.kafka.sending import Sender
 from logfs.kafka.shipping import RefusedRecordError, parts_of
 from logfs.library.followed_directory import FollowedDirectory
@@ -28,7 +28,7 @@ class LocalPartition:
 
     Attributes:
         log: For reading; ``look`` replaces one that could not be followed at first.
-        watch: Of its directory.
+        watch: Notices changes of its directory.
     """
 
     def __init__(self, source: FollowedDirectory, log: ReadableLog) -> None:
@@ -42,7 +42,7 @@ class LocalPartition:
         """Load what was appended; return True if there is more to load at once."""
         if not self.log.is_followed:  # its owner has recovered it since
             self.log = self._source.log(self.where)
-        has_more = self._source.look(self.log)
+        has_more = self._source.refresh(self.log)
         if self.log.is_deleted:
             raise DeletedError(f"{self.where}: the topic has been deleted")
         return has_more
@@ -59,7 +59,7 @@ class ForwardedPartition:
     Attributes:
         until: Local offset at which it is done; None: there is no end.
         trusts_note: The user says that what is noted is true.
-        failure: Why it does not go on.
+        failure: Why it does not continue.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class ForwardedPartition:
         """Forward until it is done, fails or is told to stop.
 
         Raises:
-            ForwardFailedError: It cannot go on.
-            ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError: It may go on later,
-                with another call.
+            ForwardFailedError: It cannot continue.
+            ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError: It may continue
+                later, with another call.
         """
         self._is_settled = False
         try:
@@ -146,7 +146,7 @@ class ForwardedPartition:
         held = self.file.held().next_offset
         is_copy = self.file.identity.home != self._home
         sender.outlets = {number: Outlet(number, self._noted(number)) for number in self._wanted()}
-        Resumption(
+        ForwardResumption(
             self.where,
             log,
             sender.destination,
@@ -173,7 +173,7 @@ class ForwardedPartition:
             raise ForwardFailedError(
                 f"{self.where} ends at offset {log.log_end_offset}, and what was forwarded "
                 f"ends at {first}: this log has lost its end, in a power cut, or is another "
-                "one. --resume-at OFFSET goes on at another offset"
+                "one. --resume-at OFFSET continues at another offset"
             )
         self._note_deleted(first)
         sender.reach(max(first, log.log_start_offset))
@@ -202,7 +202,7 @@ class ForwardedPartition:
         shaping = self.sender.shaping
         shaping.producer_id, shaping.producer_epoch = producer_id, epoch
         logger.warning(
-            "%s: this directory is a copy, or was moved: it is forwarded as a producer of its own, "
+            "%s: this directory is a copy, or was moved: it is forwarded as its own producer, "
             "from what the other one had forwarded on",
             self.where,
         )

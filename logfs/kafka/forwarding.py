@@ -65,7 +65,7 @@ class ForwardPlan:
         hold_bytes: See ``ForwardIdentity``.
         start: Where a new forward begins: ``start``, ``end``, or an offset. With ``resumes`` also
             one that exists.
-        resumes: ``start`` is where to go on; ``start`` None means where it is noted.
+        resumes: ``start`` is where to continue; ``start`` None means where it is noted.
         until_now: End when everything that is here now was acknowledged.
         skips_too_large: Leave out records that the destination does not take, as a loss.
     """
@@ -118,7 +118,7 @@ class Forward(ClusterCopy):
 
     @property
     def failures(self) -> list[str]:
-        """Why partitions do not go on."""
+        """Why partitions do not continue."""
         return [one.failure for one in self.partitions if one.failure]
 
     @property
@@ -220,7 +220,7 @@ class Forward(ClusterCopy):
     def _file(
         self, name: str, home: str, topic: ClusterTopic, ends: tuple[int, int]
     ) -> ForwardFile:
-        """Return what is noted of a partition, or begin a note with a producer of its own."""
+        """Return what is noted of a partition, or begin a note with its own producer."""
         plan = self._plan
         topic_id = "" if topic.topic_id == NO_ID else format_topic_id(topic.topic_id)
         try:
@@ -237,8 +237,8 @@ class Forward(ClusterCopy):
                 )
             if known.partitions != mode:
                 raise ClusterRefusedError(
-                    f"{name}: it was begun with --partitions {known.partitions}: go on with that, "
-                    "or begin again with --resume-at OFFSET"
+                    f"{name}: it was begun with --partitions {known.partitions}: continue with "
+                    "that, or begin again with --resume-at OFFSET"
                 )
             changed = known._replace(
                 bootstrap=plan.bootstrap, hold_bytes=plan.hold_bytes, home=known.home or home

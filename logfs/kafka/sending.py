@@ -245,4 +245,4 @@ def _remedy(code: int) -> str:
         return "Another process forwards as the same producer, from a copy of this directory"
     if code in _TOO_LARGE:
         return "Raise max.message.bytes of the destination, or use --skip-too-large"
-    return "Change the settings of the destination, or go on after it with --resume-at OFFSET"
+    return "Change the settings of the destination, or continue after it with --resume-at OFFSET"

@@ -26,7 +26,7 @@ from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.daemonnote import read_daemon_note
 from logfs.machine.disks import bucket_disk, disk_of
 from logfs.machine.host import current_host, system_clock
-from logfs.services.backup.copying import SourceChangedError, Job
+from logfs.services.backup.copying import Job, SourceChangedError
 from logfs.services.backup.point import Point
 from logfs.services.backup.restoring import (
     RestorePlan,

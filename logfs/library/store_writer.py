@@ -98,7 +98,7 @@ class StoreWriter:
     ) -> int:
         """See ``Writer``."""
         log = self.store.partition(*topic_partition)
-        offset = log.end_transaction(
+        offset = log.appender.end_transaction(
             producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=self._now_ms()
         )
         self._finish(log, is_durable=False)

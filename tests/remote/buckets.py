@@ -14,7 +14,7 @@ from logfs.log.checkpoints import read_leader_epochs, read_partition_metadata
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.remote.bucket import Bucket
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
-from logfs.log.remote.head import Head, SpilledTable, StoreWriter, encode_head, encode_table
+from logfs.log.remote.head import Head, SpilledTable, WritingDirectory, encode_head, encode_table
 from logfs.log.remote.keys import STORE, PartitionPlace
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
@@ -107,7 +107,7 @@ class TieredPartition:
             nonce=unique_id(),
             counter=self._counter,
             epoch=1,
-            writer=StoreWriter(bytes(range(16)), "host", 1_700_000_000_000),
+            writer=WritingDirectory(bytes(range(16)), "host", 1_700_000_000_000),
             topic_id=self.place.topic_id,
             generation=table.generation,
             start=start,

@@ -9,7 +9,7 @@ from logfs.disk.remote.overlay import OverlayDisk
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition
-from logfs.log.remote.head import Head, StoreWriter, encode_head
+from logfs.log.remote.head import Head, WritingDirectory, encode_head
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_head
@@ -85,7 +85,7 @@ class TieredBench(Bench):
     @property
     def tiering(self) -> PartitionTiering:
         if self._tiering is None:
-            writer = StoreWriter(self.directory_id, "here", self.now_ms)
+            writer = WritingDirectory(self.directory_id, "here", self.now_ms)
             self._tiering = PartitionTiering(self.log, self.objects, writer, self._new_id)
         return self._tiering
 
@@ -93,7 +93,7 @@ class TieredBench(Bench):
         """What removes the objects of deleted topics."""
         catalog = catalog_of(self.store.disk)
         assert catalog is not None
-        writer = StoreWriter(self.directory_id, "here", self.now_ms)
+        writer = WritingDirectory(self.directory_id, "here", self.now_ms)
         return DeletedTopics(self.store, catalog, writer, given_up)
 
     def fill(self, lines: int = 20, first: int = 0) -> bytes:

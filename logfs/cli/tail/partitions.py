@@ -46,7 +46,7 @@ _HIDDEN = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class TailedPath:
     """What a PATH names.
 
     Attributes:
@@ -74,7 +74,7 @@ class Selection:
 
 def select(
     path: str, place: Place, view: View, query: RecordQuery, *, takes_addresses: bool
-) -> Selection:
+) -> TailedPath:
     """Return what a PATH, which is that place, means.
 
     Args:
@@ -110,10 +110,10 @@ def select(
             point, stop = asked.start, asked.end
     if takes_addresses and point is None:
         point = Earliest()
-    return Selection(path, view, topic or None, number, point, stop)
+    return TailedPath(path, view, topic or None, number, point, stop)
 
 
-class Root(Closeable):
+class TailedDirectory(Closeable):
     """A data directory or mount point, and what PATHs name in it.
 
     Args:
@@ -136,7 +136,7 @@ class Root(Closeable):
         group: "TailGroup | None",
         watch: Watch,
     ) -> None:
-        self.selections: list[Selection] = []
+        self.selections: list[TailedPath] = []
         self.is_all = False
         self._place = place._replace(address=())
         self._present = partitions_of(reading_disk(self._place))
@@ -148,7 +148,7 @@ class Root(Closeable):
         self._known = set[TopicPartition]()
         self._cursors = 1
 
-    def add(self, selection: Selection) -> None:
+    def add(self, selection: TailedPath) -> None:
         """Add what a PATH means; raise a LogfsError if there is no such topic or partition."""
         topic, number = selection.topic, selection.number
         if topic is not None:
@@ -166,7 +166,7 @@ class Root(Closeable):
         self._source = FollowedDirectory(disk, self._is_wanted, positions=self._committed)
         self._watch.add([self._source.data])
 
-    def present(self) -> Iterator[tuple[Selection, ReadableLog]]:
+    def present(self) -> Iterator[tuple[TailedPath, ReadableLog]]:
         """Yield the present logs of each PATH."""
         logs = self._source.logs()
         self._cursors = len(logs)
@@ -176,7 +176,7 @@ class Root(Closeable):
         """Close all files."""
         self._source.close()
 
-    def new(self) -> Iterator[tuple[Selection, ReadableLog]]:
+    def new(self) -> Iterator[tuple[TailedPath, ReadableLog]]:
         """Yield the logs of each PATH that were not opened yet."""
         names = [name for name in self._source.partitions() if name not in self._known]
         return self._selected([self._source.log(name) for name in names])
@@ -186,7 +186,7 @@ class Root(Closeable):
         self._known.discard(name)
 
     def begin(
-        self, selection: Selection, log: ReadableLog, point: Point | None, count: int = 0
+        self, selection: TailedPath, log: ReadableLog, point: Point | None, count: int = 0
     ) -> Followed:
         """Open a log at a point or (None) its last ``count`` records, or where the group is.
 
@@ -216,7 +216,7 @@ class Root(Closeable):
             return True
         return (name.topic, None) in self._names or name in self._names
 
-    def _selected(self, logs: list[ReadableLog]) -> Iterator[tuple[Selection, ReadableLog]]:
+    def _selected(self, logs: list[ReadableLog]) -> Iterator[tuple[TailedPath, ReadableLog]]:
         return ((one, log) for one in self.selections for log in one.of(logs))
 
     def _cursor(self, log: ReadableLog, point: Point) -> Cursor:

@@ -11,8 +11,8 @@ from logfs.cli import failures
 from logfs.cli.parameters import VIEWS
 from logfs.cli.record_query import RecordQuery
 from logfs.cli.tail.output import Output
-from logfs.cli.tail.partitions import Root, select
-from logfs.cli.tail.records import Followed, LineForm, Printed
+from logfs.cli.tail.partitions import TailedDirectory, select
+from logfs.cli.tail.records import Followed, Printed, PrintedForm
 from logfs.disk.watching import Watch
 from logfs.errors import DeletedError, LogfsError
 from logfs.library.cursor import LOOK_S
@@ -49,8 +49,8 @@ class TailPrinter(Closeable):
         self._level = level
         self._query = query
         self._has_prefix = has_prefix
-        self._roots: list[Root] = []
-        self._followed: dict[Followed, Root] = {}
+        self._roots: list[TailedDirectory] = []
+        self._followed: dict[Followed, TailedDirectory] = {}
         self._opened = ExitStack()
         self._group = None
         if group is not None:
@@ -70,13 +70,15 @@ class TailPrinter(Closeable):
             count: How many of its last records a partition begins with, if nothing says where.
             takes_addresses: See ``partitions.select``.
         """
-        roots: dict[str, Root] = {}
+        roots: dict[str, TailedDirectory] = {}
         search, group = self._query.search, self._group
         for path in paths:
             with self._reports.about(path):
                 place = locate(path)
                 if place.root not in roots:
-                    roots[place.root] = Root(place, self._level, search, group, self._watch)
+                    roots[place.root] = TailedDirectory(
+                        place, self._level, search, group, self._watch
+                    )
                 selection = select(
                     path, place, VIEWS[view], self._query, takes_addresses=takes_addresses
                 )
@@ -109,7 +111,7 @@ class TailPrinter(Closeable):
             has_more = False
             for followed in list(self._followed):
                 with self._guarded(followed):
-                    has_more |= followed.cursor.look(is_around_known=True)
+                    has_more |= followed.cursor.refresh(is_around_known=True)
                     found += followed.render(followed.cursor.read(), self._form)
             if found:
                 found.sort(key=_time)
@@ -129,13 +131,13 @@ class TailPrinter(Closeable):
         self._opened.close()
 
     @property
-    def _form(self) -> LineForm:
+    def _form(self) -> PrintedForm:
         template = self._query.template
         if self._has_prefix is None:
-            return LineForm(template, has_prefix=template is None and len(self._followed) > 1)
-        return LineForm(template, has_prefix=self._has_prefix)
+            return PrintedForm(template, has_prefix=template is None and len(self._followed) > 1)
+        return PrintedForm(template, has_prefix=self._has_prefix)
 
-    def _open(self, root: Root, count: int) -> None:
+    def _open(self, root: TailedDirectory, count: int) -> None:
         root.open()
         self._roots.append(self._opened.enter_context(root))
         for selection, log in root.present():
@@ -148,7 +150,7 @@ class TailPrinter(Closeable):
             for selection, log in root.new():
                 self._follow(root, root.begin(selection, log, Earliest()))
 
-    def _follow(self, root: Root, followed: Followed) -> None:
+    def _follow(self, root: TailedDirectory, followed: Followed) -> None:
         self._followed[followed] = root
         self._output.begin(followed)
 
@@ -163,6 +165,8 @@ class TailPrinter(Closeable):
                 root.forget(followed.name)
             self._reports.add(failures.AboutError(str(followed.name), error))
 
-    def _present(self, followed: Followed, form: LineForm, *, is_alone: bool) -> Iterator[Printed]:
+    def _present(
+        self, followed: Followed, form: PrintedForm, *, is_alone: bool
+    ) -> Iterator[Printed]:
         with self._guarded(followed):
             yield from followed.present(form, is_alone=is_alone)

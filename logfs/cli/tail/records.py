@@ -29,7 +29,7 @@ class Printed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LineForm:
+class PrintedForm:
     """The form of lines.
 
     Attributes:
@@ -79,7 +79,7 @@ class Followed:
     root: str
     highest_ms: int = -1
 
-    def present(self, form: LineForm, *, is_alone: bool) -> Iterator[Printed]:
+    def present(self, form: PrintedForm, *, is_alone: bool) -> Iterator[Printed]:
         """Render what was there at the start.
 
         Args:
@@ -92,11 +92,11 @@ class Followed:
         while True:
             while records := cursor.read(self.end):
                 yield from self.render(records, form, is_alone=is_alone)
-            if cursor.offset >= self.end or not cursor.look():
+            if cursor.offset >= self.end or not cursor.refresh():
                 return
 
     def render(
-        self, records: list[Record], form: LineForm, *, is_alone: bool = False
+        self, records: list[Record], form: PrintedForm, *, is_alone: bool = False
     ) -> Iterator[Printed]:
         """Render the next records."""
         for begin in range(0, len(records), _RENDERED_RECORDS):

@@ -1,4 +1,4 @@
-"""Requests that the hooks answer without Python: which, and of which files and names.
+"""Requests that the hooks answer natively: which, and of which files and names.
 
 See ``native/serving.h``; the headers that are named there say what each function does.
 """
@@ -50,11 +50,11 @@ _TYPES: dict[str, tuple[object, ...]] = {
 
 
 class OpenedFile(NamedTuple):
-    """A file that was opened without Python; see ``native/opening.h``.
+    """A file that was opened natively; see ``native/opening.h``.
 
     Attributes:
         ino: The inode number.
-        flags: Of open(2).
+        flags: The flags of open(2).
         uid: The user that has opened it.
     """
 
@@ -64,7 +64,7 @@ class OpenedFile(NamedTuple):
 
 
 class Serving:
-    """What the hooks answer without Python. Event loop only.
+    """What the hooks answer natively. Event loop only.
 
     Args:
         library: The hooks.
@@ -104,7 +104,7 @@ class Serving:
         """The descriptor that can be read after an append for which readers wait; -1: none."""
         return int(self._library.logfs_serving_changes())
 
-    def know(
+    def serve_attributes(
         self,
         ino: int,
         partition: int,
@@ -113,16 +113,16 @@ class Serving:
         attributes: FileAttributes,
         append_key: int,
     ) -> None:
-        """Answer stats of an inode without Python from now on; see ``serving.h``.
+        """Answer stats of an inode natively from now on; see ``serving.h``.
 
         Args:
             ino: The inode.
             partition: The address of its partition.
             mark: What ``PartitionLock.mark`` said while the attributes were these.
-            view: Of the inode.
-            attributes: Of the inode.
+            view: The view of the inode.
+            attributes: The attributes of the inode.
             append_key: The number of the partition if files of the inode may be opened to append
-                without Python, too; else 0.
+                natively, too; else 0.
         """
         changes, length = mark
         mode, uid, gid, size, _ = attributes
@@ -135,13 +135,13 @@ class Serving:
         self._library.logfs_serving_forget()
 
     def know_directory(self, ino: int, attributes: FileAttributes, timeout_s: float) -> None:
-        """Answer stats of a directory without Python from now on; see ``serving.h``."""
+        """Answer stats of a directory natively from now on; see ``serving.h``."""
         mode, uid, gid, _, mtime_ms = attributes
         timeout_ms = int(timeout_s * 1000)
         self._library.logfs_serving_know_directory(ino, mode, uid, gid, mtime_ms, timeout_ms)
 
     def know_name(self, parent: int, name: bytes, ino: int, timeout_s: float) -> int:
-        """Answer look-ups of a name without Python from now on; see ``serving.h``.
+        """Answer look-ups of a name natively from now on; see ``serving.h``.
 
         Returns:
             0, or the inode that has to be taken before.
@@ -160,18 +160,18 @@ class Serving:
         return list(zip(inodes[:count], lookups[:count], strict=True))
 
     def allow(self, uid: int) -> None:
-        """Let a user open files without Python."""
+        """Let a user open files natively."""
         self._library.logfs_opening_allow(uid)
 
     def find_opened(self, handle: int) -> OpenedFile | None:
-        """Return an open file that was opened without Python; None: there is none."""
+        """Return an open file that was opened natively; None: there is none."""
         facts = _Facts()
         if not self._library.logfs_opening_find(handle, facts):
             return None
         return OpenedFile(facts[0], facts[1], facts[2])
 
     def take_opened(self, handle: int) -> int | None:
-        """Go on with such a file in Python.
+        """Continue with such a file in Python.
 
         Returns:
             How many of its writes were applied; None: it has been closed.
@@ -199,11 +199,11 @@ class Serving:
         *,
         may_wait: bool,
     ) -> bool:
-        """Answer reads of a handle without Python from an offset on; see ``native/reading.h``.
+        """Answer reads of a handle natively from an offset on; see ``native/reading.h``.
 
         Args:
             handle: The number of the open file.
-            offset: Of the next byte.
+            offset: The offset of the next byte.
             partition: Its address, and the number that ``PartitionLock.mark`` said while this was
                 the place.
             place: Where that byte is.
@@ -235,10 +235,10 @@ class Serving:
         self._library.logfs_reading_return(partition, int(has_all))
 
     def end_reads(self) -> None:
-        """End the reads that wait without Python with ENOTCONN."""
+        """End the reads that wait natively with ENOTCONN."""
         self._library.logfs_reading_end()
 
     @property
     def waiting_reads(self) -> int:
-        """How many reads wait without Python."""
+        """How many reads wait natively."""
         return int(self._library.logfs_reading_waiting())

@@ -1,9 +1,9 @@
 """Compaction and packing as tasks: ``log.cleaner.threads`` threads and one, a log each at a time.
 
-Appends and reads continue at the same time. The lock of the partition is held only while segments are
-replaced. That takes some fsyncs, so its appends run in threads meanwhile. All share one limit of
-bytes a second, ``log.cleaner.io.max.bytes.per.second``. If nothing is due, the next look is after
-``log.cleaner.backoff.ms``.
+Appends and reads continue at the same time. The lock of the partition is held only while segments
+are replaced. That takes some fsyncs, so its appends run in threads meanwhile. All share one limit
+of bytes a second, ``log.cleaner.io.max.bytes.per.second``. If nothing is due, the next look is
+after ``log.cleaner.backoff.ms``.
 """
 
 import functools

@@ -21,7 +21,7 @@ from logfs.errors import DeletedError, LogfsError, RemoteStorageError, text_of
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.directory import own_directory, read_remote_config
-from logfs.log.remote.head import StoreWriter
+from logfs.log.remote.head import WritingDirectory
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.host import Clock, machine_id
@@ -168,7 +168,7 @@ class Tiering:
         key: TopicPartition,
         catalog: DirectoryCatalog,
         config: RemoteConfig,
-        writer: StoreWriter,
+        writer: WritingDirectory,
         limit: RateLimit,
         threads: trio.CapacityLimiter,
     ) -> None:
@@ -183,7 +183,11 @@ class Tiering:
             self._busy.discard(key)
 
     def _work(
-        self, key: TopicPartition, catalog: DirectoryCatalog, writer: StoreWriter, limit: RateLimit
+        self,
+        key: TopicPartition,
+        catalog: DirectoryCatalog,
+        writer: WritingDirectory,
+        limit: RateLimit,
     ) -> None:
         """Work on one partition, in a thread."""
         try:

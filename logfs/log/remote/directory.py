@@ -29,7 +29,7 @@ from logfs.disk.vfs import SMALL_FILE_BYTES, Disk, File, RootedDisk, check_size
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.names import REMOTE, REMOTE_HOME
 from logfs.log.remote.catalog import DirectoryCatalog
-from logfs.log.remote.head import StoreWriter
+from logfs.log.remote.head import WritingDirectory
 from logfs.log.remote.rows import TieredRows
 
 
@@ -85,9 +85,9 @@ class OwnDirectory(NamedTuple):
     directory_id: bytes
     is_copy: bool
 
-    def writer(self, host: str, now_ms: int) -> StoreWriter:
+    def writer(self, host: str, now_ms: int) -> WritingDirectory:
         """Return it as the writer of partitions from now on; ``host`` is the machine's name."""
-        return StoreWriter(self.directory_id, host, now_ms)
+        return WritingDirectory(self.directory_id, host, now_ms)
 
 
 def own_directory(

@@ -40,7 +40,7 @@ _HEADER = struct.Struct(">4sii")
 _CRC = struct.Struct(">I")
 
 
-class StoreWriter(NamedTuple):
+class WritingDirectory(NamedTuple):
     """Which data directory writes a partition of the store.
 
     Attributes:
@@ -104,7 +104,7 @@ class Head:
     nonce: bytes
     counter: int
     epoch: int
-    writer: StoreWriter
+    writer: WritingDirectory
     topic_id: UUID
     generation: bytes
     start: LogPoint
@@ -184,7 +184,7 @@ def _head_of(facts: Mapping[str, Any], entries: tuple[TieredEntry, ...]) -> Head
         nonce=bytes.fromhex(facts["nonce"]),
         counter=facts["counter"],
         epoch=facts["epoch"],
-        writer=StoreWriter(bytes.fromhex(directory_id), host, since_ms),
+        writer=WritingDirectory(bytes.fromhex(directory_id), host, since_ms),
         topic_id=UUID(hex=facts["topic_id"]),
         generation=bytes.fromhex(facts["generation"]),
         start=LogPoint(offset, Positions(*positions)),

@@ -12,6 +12,7 @@ from logfs.disk.vfs import DISK_FULL, File
 from logfs.errors import EarlierRecordsError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
+from logfs.log.producers.state import LastRecord
 from logfs.log.segments.segment import sync_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.writing._end import LINE_KEPT_BYTES
@@ -268,6 +269,21 @@ class Appender:
                 f"{state.topic_partition}: the records up to offset {last} are not durable, and a "
                 f"segment begins at offset {batch.base_offset if rolls else begin}"
             )
+
+    def last_records_of_producers(self) -> dict[int, LastRecord]:
+        """Return what each producer that is not forgotten wrote last, by producer id.
+
+        Compaction keeps these batches: their headers hold the sequence numbers.
+
+        Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
+        """
+        with self._state.lock:
+            return self._state.producers.last_records()
+
+    def next_sequence(self, producer_id: int) -> int:
+        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
+        with self._state.lock:
+            return self._state.producers.next_sequence(producer_id)
 
     def roll(self, now_ms: int, *, only_if_quiet: bool = False) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.

@@ -31,8 +31,7 @@ from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
 from logfs.log.topics import encode_options
-from logfs.log.writing._end import LogEnd as NativeEnd
-from logfs.log.writing._end import PartitionLock
+from logfs.log.writing._end import NativeEnd, PartitionLock
 from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import FAILED, PositionReservation
@@ -116,7 +115,7 @@ class _WrittenState(ReadableState):
 
     @property
     def counters(self) -> LogCounters:
-        """See ``ReadableState``; with what threads without Python have counted.
+        """See ``ReadableState``; with what native threads have counted.
 
         Appends are left out while the thread appends.
         """
@@ -165,7 +164,7 @@ class PartitionState(_WrittenState):
         opened: The open segments of the whole store.
         reserved: No position beyond it was ever shown when the partition was loaded.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
-        snapshot_offset: Of the newest producer snapshot.
+        snapshot_offset: The offset of the newest producer snapshot.
         has_new_epochs: The file does not have all of ``epochs``.
         unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
             nothing was appended since.
@@ -240,7 +239,7 @@ class PartitionState(_WrittenState):
             )
 
     def check_appendable(self) -> None:
-        """Raise the error that an append of records of its own would meet.
+        """Raise the error that an append of its own records would meet.
 
         Raises:
             MirrorError: It is a mirror, which only has what its source has.
@@ -251,8 +250,8 @@ class PartitionState(_WrittenState):
         if self.mirror is not None:
             raise MirrorError(
                 f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "
-                "records of its own: write to the cluster, or make it an ordinary topic with "
-                f"logfs mirror --promote"
+                "records but those of its source: write to the cluster, or make it an ordinary "
+                "topic with logfs mirror --promote"
             )
         if self.snapshot.end.offset > LAST_APPEND_OFFSET:
             raise NoOffsetsLeftError(
@@ -289,7 +288,7 @@ class PartitionState(_WrittenState):
     def adopt_waiting(self) -> None:
         """Make records of the unfinished lines that wait for room, if there is any.
 
-        They precede all later appends. Without room they go on waiting.
+        They precede all later appends. Without room they continue to wait.
         """
         with self.lock:
             if self.offline is not None or self.is_deleted:
@@ -318,7 +317,7 @@ class PartitionState(_WrittenState):
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
         """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
 
-        The error goes on to the caller; if the topic was deleted meanwhile, as DeletedError.
+        The caller gets the error; if the topic was deleted meanwhile, as DeletedError.
         """
         try:
             yield

@@ -20,7 +20,7 @@ from logfs.log.remote.head import (
     MOST_ENTRIES,
     Head,
     SpilledTable,
-    StoreWriter,
+    WritingDirectory,
     encode_head,
     encode_table,
 )
@@ -66,7 +66,7 @@ class HeadWriter:
         self,
         store: ObjectStore,
         place: PartitionPlace,
-        writer: StoreWriter,
+        writer: WritingDirectory,
         new_id: Callable[[], bytes],
         owned: OwnedVersions,
     ) -> None:

@@ -21,7 +21,7 @@ from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.entries import TieredEntry
-from logfs.log.remote.head import Head, StoreWriter
+from logfs.log.remote.head import Head, WritingDirectory
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.of_disk import catalog_of
 from logfs.log.remote.reading import read_entries
@@ -83,7 +83,7 @@ class PartitionTiering:
         self,
         log: PartitionLog,
         store: ObjectStore,
-        writer: StoreWriter,
+        writer: WritingDirectory,
         new_id: Callable[[], bytes],
         *,
         refusal: str | None = None,

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from logfs.errors import LogfsError, RemoteStorageError
 from logfs.log.checkpoints import read_partition_metadata
 from logfs.log.remote.catalog import DirectoryCatalog
-from logfs.log.remote.head import Head, StoreWriter
+from logfs.log.remote.head import Head, WritingDirectory
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_head
 from logfs.log.remote.rows import TieredRows
@@ -38,7 +38,7 @@ class DeletedTopics:
         self,
         store: LogStore,
         catalog: DirectoryCatalog,
-        writer: StoreWriter,
+        writer: WritingDirectory,
         given_up: Collection[PartitionPlace] = (),
         *,
         keeps: str | None = None,

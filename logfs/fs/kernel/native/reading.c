@@ -1,4 +1,4 @@
-/* Reads of growing files without Python; see reading.h. */
+/* Native reads of growing files; see reading.h. */
 
 #define _GNU_SOURCE
 
