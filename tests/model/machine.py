@@ -7,6 +7,7 @@ operation meets the end of one. ``Machine`` has what the steps of ``steps.py`` n
 """
 
 import contextlib
+import errno
 import hashlib
 import zlib
 from collections import Counter
@@ -53,6 +54,10 @@ def short_pages() -> Iterator[None]:
         yield
     finally:
         recovery.PAGE_BYTES = usual
+
+
+NO_ROOM = f"[Errno {errno.ENOSPC}]"
+"""What names a full disk in the reason for which a partition is offline."""
 
 
 class Writer:
@@ -232,7 +237,8 @@ class Machine:
         self, log: PartitionLog, account: Account, kind: StopKind, *, may_wait: bool = False
     ) -> None:
         # What a failed disk may have kept back is written again, which needs room for a copy.
-        if log.offline is not None and not (may_wait and self.has_failed):
+        lacks_room = may_wait and self.has_failed and NO_ROOM in (log.offline or "")
+        if log.offline is not None and not lacks_room:
             account.fail(f"offline: {log.offline}", kind)
         found = list(lines_from(log, account.view, 0))
         self.counts["lines checked"] += len(found)
