@@ -13,20 +13,27 @@ UTF8 = "-Dsun.stdout.encoding=UTF-8"
 """Java prints in the encoding of the locale, logfs in UTF-8."""
 
 
+REFUSED = "Batches that readers refuse in "
+"""How the findings begin that the tool does not have."""
+
+
 def _shared(findings: Sequence[str]) -> Iterator[str]:
     """Yield the findings of kinds that the tool has, too."""
     is_ours = False
     for line in findings:
         if not line.startswith(" "):
-            is_ours = line.startswith("Batches that readers refuse in ")
+            is_ours = line.startswith(REFUSED)
         if not is_ours:
             yield line
 
 
-def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> Outcome:
+def compare(
+    files: Sequence[Path], *options: str, is_read: bool = True, refused: Sequence[Path] = ()
+) -> Outcome:
     """Print files with both, demand the same, and return it.
 
-    Where the tool gives up (not ``is_read``), its stderr is a Java stack.
+    Where the tool gives up (not ``is_read``), its stderr is a Java stack. Only logfs names the
+    batches that readers refuse: in the files ``refused``, and in no other.
     """
     names = ",".join(map(str, files))
     java, *rest = jars.command(DUMP_LOG, [*options, "--files", names])
@@ -37,6 +44,9 @@ def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> Outco
     assert ours.out == theirs.stdout
     if is_read:
         assert theirs.returncode == 0, theirs.stderr
+        assert [line for line in ours.errors if line.startswith(REFUSED)] == [
+            f"{REFUSED}{file}" for file in refused
+        ]
         errors = list(_shared(ours.errors))
         # Of several files the tool's findings come in the order of a hash table.
         assert sorted(errors) == sorted(theirs.stderr.decode().splitlines())
