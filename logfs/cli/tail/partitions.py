@@ -124,7 +124,7 @@ class TailedDirectory(Closeable):
         watch: Told of every directory that may change.
 
     Attributes:
-        selections: What was added.
+        paths: The added PATHs, in the order of the command line.
         is_all: Whether a PATH names all topics, also those to come.
     """
 
@@ -136,7 +136,7 @@ class TailedDirectory(Closeable):
         group: "TailGroup | None",
         watch: Watch,
     ) -> None:
-        self.selections: list[TailedPath] = []
+        self.paths: list[TailedPath] = []
         self.is_all = False
         self._place = place._replace(address=())
         self._present = partitions_of(reading_disk(self._place))
@@ -148,14 +148,14 @@ class TailedDirectory(Closeable):
         self._known = set[TopicPartition]()
         self._cursors = 1
 
-    def add(self, selection: TailedPath) -> None:
+    def add(self, tailed: TailedPath) -> None:
         """Add what a PATH means; raise a LogfsError if there is no such topic or partition."""
-        topic, number = selection.topic, selection.number
+        topic, number = tailed.topic, tailed.number
         if topic is not None:
             chosen(self._present, topic, number)
         if self._group is not None:
             self._group.add(self._place)
-        self.selections.append(selection)
+        self.paths.append(tailed)
         self._names.add((topic, number))
         self.is_all |= topic is None
 
@@ -186,7 +186,7 @@ class TailedDirectory(Closeable):
         self._known.discard(name)
 
     def begin(
-        self, selection: TailedPath, log: ReadableLog, point: Point | None, count: int = 0
+        self, tailed: TailedPath, log: ReadableLog, point: Point | None, count: int = 0
     ) -> Followed:
         """Open a log at a point or (None) its last ``count`` records, or where the group is.
 
@@ -203,13 +203,13 @@ class TailedDirectory(Closeable):
         if self._group is not None:
             committed = self._group.position_in(self._place, log)
             point = point or Earliest() if committed is None else AtOffset(committed)
-        if selection.stop is not None:
-            end = min(end, self._source.locate(log, selection.stop, self._level)[1])
+        if tailed.stop is not None:
+            end = min(end, self._source.locate(log, tailed.stop, self._level)[1])
         if point is None:
             point = AtOffset(self._last(log, count, end))
-        elif note := why_empty(point, selection.stop, end, system_clock().now_ms()):
+        elif note := why_empty(point, tailed.stop, end, system_clock().now_ms()):
             failures.warn(f"{name}: {note}")
-        return Followed(name, self._cursor(log, point), end, selection.view, self._place.root)
+        return Followed(name, self._cursor(log, point), end, tailed.view, self._place.root)
 
     def _is_wanted(self, name: TopicPartition) -> bool:
         if self.is_all and not name.topic.startswith(_HIDDEN):
@@ -217,7 +217,7 @@ class TailedDirectory(Closeable):
         return (name.topic, None) in self._names or name in self._names
 
     def _selected(self, logs: list[ReadableLog]) -> Iterator[tuple[TailedPath, ReadableLog]]:
-        return ((one, log) for one in self.selections for log in one.of(logs))
+        return ((one, log) for one in self.paths for log in one.of(logs))
 
     def _cursor(self, log: ReadableLog, point: Point) -> Cursor:
         log, offset = self._source.locate(log, point, self._level)

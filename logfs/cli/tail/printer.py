@@ -49,7 +49,7 @@ class TailPrinter(Closeable):
         self._level = level
         self._query = query
         self._has_prefix = has_prefix
-        self._roots: list[TailedDirectory] = []
+        self._directories: list[TailedDirectory] = []
         self._followed: dict[Followed, TailedDirectory] = {}
         self._opened = ExitStack()
         self._group = None
@@ -70,23 +70,23 @@ class TailPrinter(Closeable):
             count: How many of its last records a partition begins with, if nothing says where.
             takes_addresses: See ``partitions.select``.
         """
-        roots: dict[str, TailedDirectory] = {}
+        directories: dict[str, TailedDirectory] = {}
         search, group = self._query.search, self._group
         for path in paths:
             with self._reports.about(path):
                 place = locate(path)
-                if place.root not in roots:
-                    roots[place.root] = TailedDirectory(
+                if place.root not in directories:
+                    directories[place.root] = TailedDirectory(
                         place, self._level, search, group, self._watch
                     )
-                selection = select(
+                tailed = select(
                     path, place, VIEWS[view], self._query, takes_addresses=takes_addresses
                 )
-                roots[place.root].add(selection)
-        for root in roots.values():
-            if root.selections:
-                with self._reports.about(root.selections[0].path):
-                    self._open(root, count)
+                directories[place.root].add(tailed)
+        for directory in directories.values():
+            if directory.paths:
+                with self._reports.about(directory.paths[0].path):
+                    self._open(directory, count)
 
     def print_present(self) -> None:
         """Print the present records, merged by time."""
@@ -104,7 +104,7 @@ class TailPrinter(Closeable):
 
         A PATH of all topics waits for the next topic; one of a topic ends with its last partition.
         """
-        is_endless = any(root.is_all for root in self._roots)
+        is_endless = any(directory.is_all for directory in self._directories)
         while (self._followed or is_endless) and self._output.has_reader:
             self._follow_new()
             found: list[Printed] = []
@@ -137,21 +137,21 @@ class TailPrinter(Closeable):
             return PrintedForm(template, has_prefix=template is None and len(self._followed) > 1)
         return PrintedForm(template, has_prefix=self._has_prefix)
 
-    def _open(self, root: TailedDirectory, count: int) -> None:
-        root.open()
-        self._roots.append(self._opened.enter_context(root))
-        for selection, log in root.present():
-            with self._reports.about(selection.path):
-                self._follow(root, root.begin(selection, log, selection.point, count))
+    def _open(self, directory: TailedDirectory, count: int) -> None:
+        directory.open()
+        self._directories.append(self._opened.enter_context(directory))
+        for tailed, log in directory.present():
+            with self._reports.about(tailed.path):
+                self._follow(directory, directory.begin(tailed, log, tailed.point, count))
 
     def _follow_new(self) -> None:
         """Follow new partitions from their first record."""
-        for root in self._roots:
-            for selection, log in root.new():
-                self._follow(root, root.begin(selection, log, Earliest()))
+        for directory in self._directories:
+            for tailed, log in directory.new():
+                self._follow(directory, directory.begin(tailed, log, Earliest()))
 
-    def _follow(self, root: TailedDirectory, followed: Followed) -> None:
-        self._followed[followed] = root
+    def _follow(self, directory: TailedDirectory, followed: Followed) -> None:
+        self._followed[followed] = directory
         self._output.begin(followed)
 
     @contextmanager
@@ -160,9 +160,9 @@ class TailPrinter(Closeable):
         try:
             yield
         except (LogfsError, OSError) as error:
-            root = self._followed.pop(followed)
+            directory = self._followed.pop(followed)
             if isinstance(error, DeletedError):
-                root.forget(followed.name)
+                directory.forget(followed.name)
             self._reports.add(failures.AboutError(str(followed.name), error))
 
     def _present(
