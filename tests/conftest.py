@@ -266,12 +266,15 @@ def logging_as_before() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_log_output_is_left() -> Iterator[None]:
-    """A handler that a test leaves would write what later tests log to a stream that is closed."""
+    """A handler or a level that a test leaves would change what later tests log, and where."""
+    root, own = logging.getLogger(), logging.getLogger("logfs")
     yield
-    left = [h for h in logging.getLogger().handlers if not type(h).__module__.startswith("_pytest")]
-    for handler in left:
-        logging.getLogger().removeHandler(handler)
-    assert not left, "a log handler was left: see logging_as_before"
+    left: list[object] = [h for h in root.handlers if not type(h).__module__.startswith("_pytest")]
+    root.handlers = [handler for handler in root.handlers if handler not in left]
+    if own.level != logging.NOTSET:
+        left.append(f"level {logging.getLevelName(own.level)}")
+        own.setLevel(logging.NOTSET)
+    assert not left, f"a test changed the log's output, see logging_as_before: {left}"
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ def test_an_error_names_its_argument_once() -> None:
 
 
 def test_debug_prints_the_traceback(
-    logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logging_as_before: None
 ) -> None:
     path = tmp_path / "none" / "a"
     quiet = logfs("topic", "describe", path)
