@@ -113,7 +113,7 @@ SERVICES_FLOORS = (
     {"retention", "compaction"},
     {"packing"},
     {"tiering", "following", "backup", "verifying", "dumping", "planning", "clusters"},
-    {"overview", "administration", "scanning", "reindexing"},
+    {"overview", "administration", "salvage", "scanning", "reindexing"},
 )
 
 FS_FLOORS = (

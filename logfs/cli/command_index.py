@@ -47,6 +47,9 @@ COMMANDS = {
     "du": Entry("du", "Print the disk usage of topics and partitions, in bytes."),
     "backup": Entry("backup", "Back up the data directory SOURCE into the directory DESTINATION."),
     "restore": Entry("backup", "Restore the backup BACKUP into the data directory DATA."),
+    "salvage": Entry(
+        "salvage", "Copy what can be read of the damaged data directory DAMAGED into DATA."
+    ),
     "remote": Entry("remote", "Copy logs to an object store, check it, and get logs back from it."),
     "doctor": Entry("doctor", "Collect what a bug report about a data directory needs."),
     "plan": Entry(

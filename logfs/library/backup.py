@@ -1,4 +1,4 @@
-"""Backing up and restoring a data directory of this machine, with or without a daemon."""
+"""Backing up, restoring and salvaging data directories of this machine."""
 
 import os
 import time
@@ -21,6 +21,7 @@ from logfs.library.places import (
     locate,
 )
 from logfs.log import names
+from logfs.log.listing import list_partitions
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
 from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.daemonnote import read_daemon_note
@@ -37,7 +38,8 @@ from logfs.services.backup.restoring import (
     restore_topics,
 )
 from logfs.services.backup.storecopies import StoreSource
-from logfs.services.backup.taking import back_up
+from logfs.services.backup.taking import back_up, choose
+from logfs.services.salvage.directory import Salvaged, salvage
 from logfs.types import TopicPartition
 
 Say = Callable[[str], None]
@@ -172,6 +174,64 @@ def fetch_store(
             return restore_all(job, url, topics)
         except SourceChangedError as error:
             raise BackupError(f"the store was changed meanwhile: {error}; run it again") from error
+
+
+def salvage_directory(
+    damaged: str,
+    data: str,
+    topics: Sequence[str] = (),
+    *,
+    is_preview: bool = False,
+    count: Count = lambda _: None,
+) -> Salvaged:
+    """Copy what can be read of a damaged data directory into a new one; durable on return.
+
+    Args:
+        damaged: Only read; no process may write it.
+        data: A missing or empty directory, or one in which the same was interrupted.
+        is_preview: Only read; nothing is written.
+        count: Called with numbers of bytes as they are read.
+
+    Raises:
+        BackupError: ``data`` is not empty, or it lies in a data directory; or see
+            ``check_damaged``, which finds what is wrong with ``damaged``.
+        LockedError: A process owns one of the directories.
+        OSError: ``data`` cannot be written, or the root of ``damaged`` not be listed.
+    """
+    check_damaged(damaged, topics)
+    damaged, data = os.path.realpath(damaged), local_directory(data)
+    source = PosixDisk(damaged)
+    if os.path.commonpath([damaged, data]) in (damaged, data):
+        raise BackupError(f"{damaged} and {data} lie in each other: expected a directory outside")
+    _check_place(data)
+    now_ms = system_clock().now_ms()
+    if is_preview:
+        return salvage(source, damaged, None, topics, now_ms, count)
+    _make(data, like=damaged)
+    with _owned(data):
+        done = salvage(source, damaged, PosixDisk(data), topics, now_ms, count)
+    give_away([data], damaged)
+    return done
+
+
+def check_damaged(damaged: str, topics: Sequence[str] = ()) -> None:
+    """Check that a directory is one that ``salvage_directory`` can read.
+
+    Raises:
+        BackupError: There is no partition in it.
+        LockedError: A process uses it.
+        NoSuchTopicError: One of the topics is not in it.
+        OSError: It cannot be listed.
+    """
+    source = PosixDisk(os.path.realpath(damaged))
+    found = list_partitions(source)
+    if not list_partitions(source):
+        raise BackupError(
+            "it has no partition: expected a data directory, with directories such as orders-0"
+        )
+    if source.is_locked(names.LOCK_FILE):
+        raise LockedError("a process uses it: stop that first, or copy it with 'logfs backup'")
+    choose(found, topics)
 
 
 def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestorePlan:

@@ -19,6 +19,7 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERSION = 1
+CUT = "cut"
 CORRUPT = "corrupt"
 DIVERGED = "diverged"
 """The source of a mirror has lost records that the mirror had."""
@@ -28,7 +29,7 @@ NOT_FORWARDED = "not forwarded"
 """Records were deleted that should have gone to a cluster before."""
 REMOVED = "removed"
 """Another program has removed the file."""
-KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED, NOT_FORWARDED, REMOVED)
+KINDS = (CUT, CORRUPT, "line", "positions", DIVERGED, MISSED, NOT_FORWARDED, REMOVED)
 """The kinds of losses: ``Loss.kind``."""
 EXPIRED = "expired"
 """Records were deleted before a reader reached them: logged, but no loss: they had expired."""

@@ -38,6 +38,7 @@ CRC_START = 21
 CODEC_AT = 22
 """The lower byte of the attributes."""
 LAST_OFFSET_DELTA_AT = 23
+FIRST_TIMESTAMP_AT = 27
 MAX_TIMESTAMP_AT = 35
 RECORD_COUNT_AT = 57
 HEADER_BYTES = 61
@@ -95,6 +96,18 @@ def last_offset_delta_of(buf: Buffer, at: int = 0) -> int:
         return 0
     delta = buf[at + LAST_OFFSET_DELTA_AT : at + LAST_OFFSET_DELTA_AT + 4]
     return int.from_bytes(delta, "big")
+
+
+def first_timestamp_of(buf: Buffer, at: int = 0) -> int:
+    """Return the timestamp of the first record of a batch (not a message); -1 for none."""
+    return int.from_bytes(buf[at + FIRST_TIMESTAMP_AT : at + MAX_TIMESTAMP_AT], "big", signed=True)
+
+
+def max_timestamp_of(buf: Buffer, at: int = 0) -> int:
+    """Return the largest timestamp of a batch (not a message); -1 for none."""
+    return int.from_bytes(
+        buf[at + MAX_TIMESTAMP_AT : at + MAX_TIMESTAMP_AT + 8], "big", signed=True
+    )
 
 
 def next_offset_of(buf: Buffer, at: int = 0) -> int:

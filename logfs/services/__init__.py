@@ -16,5 +16,6 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     dumping/       the output of kafka-dump-log
     planning/      size estimates of topics
     clusters/      for mirrors and forwards: copies of topics of a cluster, batches to send
+    salvage/       what can be read of a damaged directory, copied into a new one
     overview, administration   what ``logfs status`` and ``logfs topic`` show and change
 """

@@ -42,7 +42,7 @@ def check(tmp_path: Path, what: str) -> None:
                 append(mount.point / topic / "0", LINES)
             mount.stop()
             disk.fail_reads(Path(f"{data}/bad-0{what}"))
-            for command in ("verify", "backup", "reindex"):
+            for command in ("verify", "backup", "reindex", "salvage"):
                 check_command(command, disk.point, f"bad-0{what}")
             for command in ("status", "du"):
                 shown = run(*COMMAND, command, data)
@@ -66,7 +66,7 @@ def check(tmp_path: Path, what: str) -> None:
 
 def check_command(command: str, point: Path, bad: str) -> None:
     """Run a command over the whole directory, which has to name what it cannot read."""
-    target = [point / "copy"] if command == "backup" else []
+    target = [point / command] if command in {"backup", "salvage"} else []
     done = run(*COMMAND, command, point / "data", *target)
     said = (done.stdout + done.stderr).decode()
     if command == "reindex" and bad.endswith(".textindex"):

@@ -12,7 +12,7 @@ from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate_local
 
-_TOPICS = click.option(
+TOPICS = click.option(
     "--topic",
     "topics",
     multiple=True,
@@ -24,7 +24,7 @@ _TOPICS = click.option(
 @click.command()
 @click.argument("source")
 @click.argument("destination")
-@_TOPICS
+@TOPICS
 @click.option(
     "--previous",
     metavar="PATH",
@@ -114,7 +114,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
 @click.command()
 @click.argument("source", metavar="BACKUP")
 @click.argument("data")
-@_TOPICS
+@TOPICS
 @dry_run_option()
 def restore(source: str, data: str, *, topics: Sequence[str], is_preview: bool) -> None:
     """Restore the backup BACKUP into the data directory DATA.

@@ -121,8 +121,9 @@ def dump(paths: tuple[str, ...], listed: str | None, **chosen: object) -> None:
 
     FILES are those of a partition directory, or copies of them: .log, .index, .timeindex,
     .txnindex, .snapshot, .checkpoint (of KRaft), leader-epoch-checkpoint and the checkpoints of a
-    data directory. An index is checked against the .log in the same directory. A directory means
-    all such files in it. Nothing is locked or changed: a running broker may use them.
+    data directory; also .cut, what a recovery or a salvage has cut from a .log. An index is checked
+    against the .log in the same directory. A directory means all such files in it, but .cut.
+    Nothing is locked or changed: a running broker may use them.
 
     A .log is printed by batches, whose checksums are checked; with --print-data-log by records.
     Findings of the checks go to stderr at the end, with batches that no reader uses although their

@@ -89,7 +89,7 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
         NoSuchTopicError: A topic is not in the backup.
     """
     found = check_source(job.source, topics)
-    prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
+    prepare_target(job.target, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
     keep_only(job, found)
     for topic_partition in found:
         copy_stopped(job, topic_partition, EVERYTHING)

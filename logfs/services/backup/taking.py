@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
+from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.errors import (
     BackupError,
     LogfsError,
@@ -53,7 +54,7 @@ CHECKPOINTS = (
     names.CLEANER_OFFSET_CHECKPOINT,
 )
 EVERYTHING = 2**63 - 1
-_HARMLESS = frozenset({names.LOCK_FILE, "lost+found"})
+_HARMLESS = frozenset({names.LOCK_FILE, names.BACKUP + TEMPORARY_SUFFIX, "lost+found"})
 
 
 class _SourceRoot(NamedTuple):
@@ -88,7 +89,7 @@ def back_up(
         BackupError: The target contains something else, or see ``back_up_live``.
         NoSuchTopicError: One of the topics does not exist.
     """
-    prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
+    prepare_target(job.target, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
     found = choose(list_partitions(job.source), topics)
     root, done, problems = _read_root(job), list[BackedUp](), list[str]()
     keep_only(job, found)
@@ -125,11 +126,11 @@ def back_up(
     return manifest
 
 
-def prepare_target(job: Job, manifest: BackupManifest) -> None:
+def prepare_target(target: Disk, manifest: BackupManifest) -> None:
     """Write the manifest that claims the target; raise BackupError if other files are there."""
-    present = read_manifest(job.target)
+    present = read_manifest(target)
     if present is None:
-        names_there = {name for name, _ in job.target.list("")} - _HARMLESS
+        names_there = {name for name, _ in target.list("")} - _HARMLESS
         if names_there:
             raise BackupError(
                 f"the directory is not empty (it holds {min(names_there)}); "
@@ -145,7 +146,7 @@ def prepare_target(job: Job, manifest: BackupManifest) -> None:
             f"a {present.kind} of {present.source} was interrupted here: complete that, or remove "
             "the directory"
         )
-    write_manifest(job.target, manifest)
+    write_manifest(target, manifest)
 
 
 def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:

@@ -46,7 +46,9 @@ def dump_file(source: DumpFile, options: DumpOptions, streams: Streams, findings
     """
     streams.print(f"Dumping {source.path}")
     match _suffix(source.file_name):
-        case ".log" | ".checkpoint":
+        case _ if source.is_log:
+            dump_log(source, options, streams, findings)
+        case ".checkpoint":
             dump_log(source, options, streams, findings)
         case ".index":
             dump_index(source, options, streams, findings)

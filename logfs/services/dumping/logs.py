@@ -60,7 +60,7 @@ def dump_log(source: DumpFile, options: DumpOptions, streams: Streams, findings:
 
 
 def _title(source: DumpFile) -> str:
-    if source.name.endswith(".log"):
+    if source.is_log:
         return f"Log starting offset: {source.base_offset}"
     if source.file_name == _BOOTSTRAP_NAME:
         return "KRaft bootstrap snapshot"
@@ -80,7 +80,7 @@ def _dump_batches(
     streams: Streams,
     findings: Findings,
 ) -> None:
-    after = source.base_offset if source.name.endswith(".log") else 0
+    after = source.base_offset if source.is_log else 0
     while (frame := window.frame(dumper.position)) is not None:
         invalid = dumper.invalid
         try:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
+from logfs.log.names import parse_cut_file
 from logfs.log.segments.batches import Chunks
 from logfs.records.layout import (
     HEADER_BYTES,
@@ -48,8 +49,16 @@ class DumpFile(NamedTuple):
         return self.name.rpartition("/")[2]
 
     @property
+    def is_log(self) -> bool:
+        """Whether it is a ``.log``, or a part that was cut from one."""
+        return self.file_name.endswith(".log") or parse_cut_file(self.file_name) is not None
+
+    @property
     def base_offset(self) -> int:
         """Base offset of the segment, by the file's name; raise CorruptRecordError without one."""
+        cut = parse_cut_file(self.file_name)
+        if cut is not None:
+            return cut.base_offset
         text = self.file_name.split(".")[0]
         if not (text.isascii() and text.isdecimal()):
             raise CorruptRecordError(

@@ -10,6 +10,7 @@ from itertools import pairwise
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log.listing import list_partition
+from logfs.log.losses import CUT
 from logfs.log.names import (
     TIERED,
     FileKind,
@@ -107,6 +108,11 @@ class PartitionCheck:
         recovery_point = root.recovery_points.get(self.topic_partition, 0)
         cleaned = self._cleaned_below(root, bases)
         config, tasks = small.config, []
+        lost = frozenset(
+            loss.offset
+            for loss in small.losses()[0]
+            if loss.kind == CUT and loss.offset is not None
+        )
         for number, base_offset in enumerate(bases):
             is_last = number == len(bases) - 1
             entry = table.entries.get(base_offset)
@@ -129,6 +135,7 @@ class PartitionCheck:
                     entry=entry,
                     epochs=small.epochs,
                     interval_bytes=config.index_interval_bytes,
+                    lost=lost,
                 )
             )
         return tasks
@@ -241,7 +248,7 @@ class PartitionCheck:
                 findings.append(Finding(task.name(FileKind.LOG), 0, problem, right, remedy))
             elif task.entry is not None and task.entry.is_after_gap:
                 continue  # of a mirror, whose source has lost these offsets; that is a loss
-            elif not (task.may_have_holes or before.may_have_holes):
+            elif not (task.may_have_holes or before.may_have_holes or end in task.lost):
                 problem, right = f"the segment ends with offset {end - 1}", str(base - 1)
                 remedy = "records are missing at its end, or a segment: restore it from a backup"
                 entry, place = before.entry, report.valid_bytes

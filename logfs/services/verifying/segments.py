@@ -49,6 +49,7 @@ class SegmentTask:
         may_have_holes: Records may have been compacted away.
         entry: Its entry in the segment table; None if there is none.
         epochs: The leader epochs of the log; none if they are not known.
+        lost: The offsets at which the cuts begin that ``logfs.losses`` lists.
     """
 
     directory: str
@@ -62,6 +63,7 @@ class SegmentTask:
     entry: TableEntry | None = None
     epochs: tuple[EpochEntry, ...] = ()
     interval_bytes: int = 4096
+    lost: frozenset[int] = frozenset()
 
     def name(self, kind: FileKind) -> str:
         """Return the name of one of its files."""
@@ -292,7 +294,7 @@ class _Segment:
             base = self._task.base_offset
             remedy = "records are missing, or its offset is wrong: restore the segment"
             for wanted, begin, position in zip(right, chunk.begins, chunk.places, strict=True):
-                if begin != wanted:
+                if begin != wanted and base + wanted not in self._task.lost:
                     what, expected = f"the batch has base offset {base + begin}", f"{base + wanted}"
                     self._findings.append(
                         Finding(self._log_name, position, what, expected, remedy)

@@ -108,7 +108,7 @@ class SmallFiles:
             remedy = f"{_CANNOT_LOAD} copy it from another partition of the topic"
             self.findings.append(_unparsed(error, remedy))
         if names.LOSSES in listed:
-            self._check_losses()
+            self.findings += self.losses()[1]
         for name in listed:
             parsed = names.parse_segment_file(name)
             if parsed is not None and parsed[1:] == (FileKind.SNAPSHOT, FileSuffix.NONE):
@@ -125,27 +125,30 @@ class SmallFiles:
             problem = " ".join(str(error).removeprefix(f"{file}: ").split())
             self.findings.append(Finding(file, None, problem, "", remedy))
 
-    def _check_losses(self) -> None:
+    def losses(self) -> tuple[list[Loss], list[Finding]]:
+        """Return the losses that ``logfs.losses`` lists, and the findings in that file."""
         file = f"{self._directory}/{names.LOSSES}"
+        losses, findings = list[Loss](), list[Finding]()
         try:
             lines = self._disk.read(file).splitlines()
         except FileNotFoundError:
-            return
-        losses = 0
+            return losses, findings
         for number, line in enumerate(lines, 1):
             try:
                 row = decode_object(line)
                 is_right = row.keys() == ({"version"} if number == 1 else set(Loss._fields))
             except ValueError:
-                is_right = False
-            losses += number > 1 and is_right
+                row, is_right = {}, False
             if not is_right:
                 right = '{"version": 1}' if number == 1 else "a loss, as a JSON object"
                 problem, remedy = f"{bytes(line[:40])!r}", "it is ignored"
-                self.findings.append(Finding(file, None, problem, right, remedy, line=number))
+                findings.append(Finding(file, None, problem, right, remedy, line=number))
+            elif number > 1:
+                losses.append(Loss(**row))
         if losses:
-            what = f"{losses} losses are recorded" if losses > 1 else "a loss is recorded"
-            self.findings.append(note(file, what, "the file says what, when and where it is now"))
+            what = f"{len(losses)} losses are recorded" if len(losses) > 1 else "a loss is recorded"
+            findings.append(note(file, what, "the file says what, when and where it is now"))
+        return losses, findings
 
     def _check_snapshot(self, offset: int, end_offset: int) -> None:
         file = snapshot_name(self._directory, offset)

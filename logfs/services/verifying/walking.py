@@ -5,7 +5,7 @@ one every ``index.interval.bytes``, to compare with every possible entry of an i
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
@@ -117,7 +117,7 @@ class SegmentWalk:
     """The walk through one ``.log``.
 
     Attributes:
-        hints: File positions of batches according to the offset index, in order.
+        hints: File positions where batches may begin, in order; those of the offset index.
         is_last: No segment follows.
         bad: Bytes that were skipped.
         tail: Bytes at the end that are no whole batch; None if there are none.
@@ -129,7 +129,7 @@ class SegmentWalk:
 
     log: File
     base_offset: int
-    hints: Sequence[int]
+    hints: Iterable[int]
     is_last: bool = True
     size: int = 0
     bad: list[BadBytes] = field(default_factory=list)
