@@ -101,6 +101,7 @@ def query_options(command: Command) -> Command:
         since: str | None,
         until: str | None,
         patterns: tuple[str, ...],
+        texts: tuple[str, ...],
         ignore_case: bool,
         keys: tuple[str, ...],
         headers: tuple[tuple[bytes, bytes], ...],
@@ -108,13 +109,14 @@ def query_options(command: Command) -> Command:
         template: RecordTemplate | None,
         **options: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        if ignore_case and not patterns:
-            raise click.UsageError("-i says how --grep compares: give --grep, or leave -i out")
+        if ignore_case and not (patterns or texts):
+            raise click.UsageError("-i says how --grep and -F compare: give one, or leave -i out")
         search = None
-        if patterns or keys or headers or fields:
+        if patterns or texts or keys or headers or fields:
             try:
                 search = search_for(
                     [os.fsencode(pattern) for pattern in patterns],
+                    texts=[os.fsencode(text) for text in texts],
                     ignores_case=ignore_case,
                     keys=[os.fsencode(key) for key in keys],
                     headers=headers,
@@ -177,6 +179,15 @@ _OPTIONS = (
         multiple=True,
         help="Print records whose value contains a match of this regular expression (Python's, of "
         "bytes); several times: of any of them.",
+    ),
+    click.option(
+        "-F",
+        "--fixed-string",
+        "texts",
+        metavar="TEXT",
+        multiple=True,
+        help="Print records whose value contains this text, in which no character is special, as "
+        "10.2.33.44; several times, or with --grep: any of them.",
     ),
     click.option("-i", "--ignore-case", is_flag=True, help="Match ASCII letters in both cases."),
     click.option(

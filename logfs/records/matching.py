@@ -33,6 +33,7 @@ class FieldValue(NamedTuple):
 def search_for(
     patterns: Sequence[bytes] = (),
     *,
+    texts: Sequence[bytes] = (),
     ignores_case: bool = False,
     keys: Sequence[bytes] = (),
     headers: Sequence[tuple[bytes, bytes]] = (),
@@ -41,7 +42,8 @@ def search_for(
     """Return a search for the records for which all of these conditions hold.
 
     Args:
-        patterns: Regular expressions, of which one is found in the value.
+        patterns: Regular expressions.
+        texts: Texts. One of them, or a match of one of the patterns, is in the value.
         ignores_case: Letters of ASCII match in both cases.
         keys: The key is one of these.
         headers: Keys and values of headers, all of which the record has.
@@ -51,8 +53,11 @@ def search_for(
         ValueError: A pattern is not a regular expression; the message names it.
     """
     flags = re.IGNORECASE if ignores_case else re.NOFLAG
+    plain = [_plain_needles(pattern) for pattern in patterns]
+    plain += [[text] if text else [] for text in texts]
+    plain = [] if ignores_case else plain
+    patterns = [*patterns, *map(re.escape, texts)]
     compiled = [_compiled(pattern, flags) for pattern in patterns]
-    plain = [] if ignores_case else [_plain_needles(pattern) for pattern in patterns]
     is_plain = bool(plain) and all(plain)
     found = plain if is_plain else [needles_of(pattern, flags) for pattern in patterns]
     ranked: list[tuple[int, list[bytes]]] = []

@@ -105,6 +105,24 @@ def test_exactly_the_wanted_records_of_a_log_are_chosen(
         assert found == (lines, len(log), len(records))
 
 
+@given(
+    values=st.lists(st.text("a.*\\(A|", max_size=12).map(str.encode), min_size=1, max_size=10),
+    texts=st.lists(st.text("a.*\\(A|", max_size=4).map(str.encode), min_size=1, max_size=3),
+    ignores_case=st.booleans(),
+)
+def test_no_character_of_a_text_is_special(
+    values: list[bytes], texts: list[bytes], *, ignores_case: bool
+) -> None:
+    log = encode_batch([Record(n, 5, None, value) for n, value in enumerate(values)])
+    found = wanted_of(log, search_for(texts=texts, ignores_case=ignores_case))
+
+    def folded(text: bytes) -> bytes:
+        return text.lower() if ignores_case else text
+
+    expected = [v for v in values if any(folded(text) in folded(v) for text in texts)]
+    assert [record.value for record in found] == expected
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 15, 16, 17, 31, 40])
 def test_a_needle_is_found_wherever_it_is(size: int) -> None:
     for length in (1, 2, 3, 20):

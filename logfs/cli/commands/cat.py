@@ -71,7 +71,7 @@ def cat(
     the options but --isolation-level, the records of all PATHs are merged by their timestamps, and
     the files are read also beside a daemon. Records of several partitions start with their
     partition, "orders/0: "; in .jsonl two more fields, topic and partition, name it. With --grep,
-    --key, --header or --field only records are printed for which all of these options hold.
+    -F, --key, --header or --field only records are printed for which all of these options hold.
 
     A range that cannot contain a record, such as one that ends before it starts, is no error: a
     line on stderr says so. After an error the command continues with the next PATH, and the exit

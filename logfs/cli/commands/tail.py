@@ -104,9 +104,9 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     partition, name it. New partitions of a topic are followed from their first record. With DATA
     new topics are too: -f waits for the next one, also if there is none yet or all were deleted.
 
-    With --grep, --key, --header or --field only records are printed for which all of these options
-    hold, and -n is the number of such records. --since prints the records from a point instead of
-    the last ones, --until those before a point.
+    With --grep, -F, --key, --header or --field only records are printed for which all of these
+    options hold, and -n is the number of such records. --since prints the records from a point
+    instead of the last ones, --until those before a point.
 
     With --group the position of a consumer group is kept, as Kafka keeps it: the next call prints
     the records after those that this one has printed. Positions are committed after the output was
