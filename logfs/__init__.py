@@ -26,6 +26,7 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
            fs    |  spark  kafka   pyfuse3 and trio; Spark's data source; Kafka clusters
             \    |    /  /
              \ library  /        partitions for programs; aio: for trio and asyncio
+                 |              fsspec: by URL, for pandas and others
      machine, client, arrow      clocks, mounts; a connection to the daemon; record batches
                  |
               control           the requests to the daemon, as bytes

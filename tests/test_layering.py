@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "arrow": CORE,
     "library": CORE | {"client", "machine", "arrow"},
     "aio": {"errors", "types", "records", "library"},
+    "fsspec": CORE | {"machine", "library"},
     "fs": CORE | {"__init__", "control", "machine"},
     "spark": CORE | {"client", "machine", "arrow", "library"},
     "kafka": CORE | {"__init__", "client", "machine", "library"},
@@ -41,7 +42,7 @@ MAY_IMPORT = {
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
 
-SHELL = frozenset({"client", "machine", "library", "aio", "fs", "spark", "kafka", "cli"})
+SHELL = frozenset({"client", "machine", "library", "aio", "fsspec", "fs", "spark", "kafka", "cli"})
 """The layers that may see the clock, chance and the world outside; below they are arguments."""
 DISK = frozenset({"disk"})
 NOWHERE = frozenset[str]()
@@ -50,6 +51,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
     # Every package from outside.
     **dict.fromkeys(["pyfuse3", "prometheus_client"], frozenset({"fs"})),
     "trio": frozenset({"fs", "aio"}),
+    "fsspec": frozenset({"fsspec"}),
     **dict.fromkeys(["asyncio", "sniffio"], frozenset({"aio"})),
     **dict.fromkeys(["pyspark", "numpy", "pyiceberg"], frozenset({"spark"})),
     # An extra: the library imports logfs.arrow in functions only.

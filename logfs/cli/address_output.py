@@ -9,44 +9,23 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, tzinfo
-from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from logfs.errors import (
-    CorruptRecordError,
-    LogfsError,
-    LogOfflineError,
-    NoSuchPartitionError,
-    UnknownNameError,
-)
-from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
+from logfs.errors import CorruptRecordError, LogfsError, NoSuchPartitionError
+from logfs.library.addresses import ReadableFile, empty_range, find, no_directory, no_file
+from logfs.library.directory import no_topic
 from logfs.library.places import Place, served_at
-from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
-from logfs.log import names
 from logfs.log.reading.address import (
-    SEGMENTS_NAME,
-    PartitionAddress,
     Suffix,
     names_topic_range,
     parse_partition_name,
     parse_topic_range,
 )
-from logfs.log.reading.readable import ReadableLog
-from logfs.machine.disks import disk_of
-from logfs.machine.host import system_clock
-from logfs.services.views.files import FixedFile, GrowingFile, RawFile
-from logfs.services.views.merging import MergedFile, MergedPart
-from logfs.services.views.resolve import (
-    VIEWS,
-    Resolved,
-    fixed_now,
-    resolve,
-    resolve_records,
-    resolve_segment,
-)
-from logfs.types import IsolationLevel, View
+from logfs.services.views.files import FixedFile, GrowingFile
+from logfs.services.views.resolve import Resolved, fixed_now
+from logfs.types import IsolationLevel
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -58,18 +37,6 @@ until they are written."""
 _BUFFER_BYTES = 1 << 20
 _WORKERS = 2
 _AHEAD = _WORKERS + 1
-
-
-class ReadableFile(Protocol):
-    """An open file of the log."""
-
-    def read_into(self, out: memoryview, offset: int) -> int:
-        """Read bytes from an offset; 0 at the end."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
 
 
 def copy_resolved(resolved: Resolved, out: BinaryIO) -> None:
@@ -168,7 +135,6 @@ def _render(file: FixedFile, offset: int, buffer: memoryview) -> _Piece:
     return _Piece(buffer[:done], None)
 
 
-_TEXT_SUFFIX = ".txt"
 _DATA_ATTRIBUTE = "user.logfs.data"
 _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
 _END_ATTRIBUTE = "user.logfs.log_end_offset"
@@ -196,13 +162,14 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> st
     if point is not None:
         _copy_from_mount(point, place, out)
         return _why_empty_in_mount(point, place, zone)
-    if len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
-        _copy_raw(place, out, level)
-        return None
-    if place.address and names_topic_range(place.address[0]):
-        _copy_range(place, out, level, zone)
-        return None
-    return _copy_partition(place, out, level, zone)
+    found = find(place, level, zone)
+    if found.resolved is not None:
+        copy_resolved(found.resolved, out)
+    elif found.file is not None:
+        copy_file(found.file, out)
+    else:
+        out.write(found.text)
+    return found.why_empty
 
 
 def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None, Place]:
@@ -217,7 +184,7 @@ def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
     path = os.path.join(point, *place.address)
     try:
         if os.path.isdir(path):
-            raise _no_file(place)
+            raise no_file(place)
         with open(path, "rb", buffering=0) as file:
             buffer = memoryview(bytearray(_BUFFER_BYTES))
             while count := file.readinto(buffer):
@@ -255,7 +222,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
         return error
     except OSError:  # the mount is dead: its own error says so
         return None
-    return _no_directory(topic, name) if any(more) else None
+    return no_directory(topic, name) if any(more) else None
 
 
 def _why_empty_in_mount(point: str, place: Place, zone: tzinfo) -> str | None:
@@ -265,115 +232,5 @@ def _why_empty_in_mount(point: str, place: Place, zone: tzinfo) -> str | None:
     address = parse_partition_name(name, zone)
     with suppress(OSError):  # the topic was deleted meanwhile
         end = int(os.getxattr(f"{point}/{topic}/{address.partition}", _END_ATTRIBUTE))
-        return _why_empty(address, end)
+        return empty_range(address, end)
     return None
-
-
-def _why_empty(address: PartitionAddress, log_end_offset: int) -> str | None:
-    if address.start is None:
-        return None
-    return why_empty(address.start, address.end, log_end_offset, system_clock().now_ms())
-
-
-def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> str | None:
-    topic, name, *more = *place.address, "", ""
-    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(disk_of(place.root)):
-        raise no_topic(topic)
-    if len(place.address) < 2 or topic == SEGMENTS_NAME:
-        raise _no_file(place)
-    if any(more):
-        raise _no_directory(topic, name)
-    address = parse_partition_name(name, zone)
-    (log,) = _load(place.root, topic, address.partition)
-    if address.uses_groups:
-        from logfs.library.groups import Groups  # only here: it takes long to import
-
-        with Groups(place) as groups:
-            address = address.without_groups(partial(groups.position_in, log))
-    if address.view is Suffix.META and not address.has_selector:
-        from logfs.services.meta import format_meta, partition_meta
-
-        out.write(format_meta(partition_meta(log, level)))
-        return None
-    copy_resolved(_resolve(log, address, name, level), out)
-    return _why_empty(address, log.log_end_offset)
-
-
-def _resolve(
-    log: ReadableLog, address: PartitionAddress, name: str, level: IsolationLevel
-) -> Resolved:
-    if address.view is Suffix.META:
-        raise UnknownNameError(f"{name!r}: .meta goes without a selector")
-    if address.view is Suffix.FOLLOW:
-        raise UnknownNameError(
-            f"{name!r} waits for records to come, which only a mount can show: "
-            "'logfs mount', then read it there"
-        )
-    return resolve(log, address, system_clock().now_ms(), level)
-
-
-def _copy_range(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
-    """Copy a range of a topic, all partitions merged by time."""
-    name, *more = place.address
-    found = parse_topic_range(name, zone)
-    if more:
-        raise UnknownNameError(f"a range of a topic is a file: nothing lies below {name}")
-    logs, now_ms = _load(place.root, found.topic), system_clock().now_ms()
-    with ExitStack() as stack:
-        groups = None
-        if found.in_partition(0).uses_groups:
-            from logfs.library.groups import Groups  # only here: it takes long to import
-
-            groups = stack.enter_context(Groups(place))
-        parts = []
-        for log in logs:
-            address = found.in_partition(log.topic_partition.partition)
-            if groups is not None:
-                address = address.without_groups(partial(groups.position_in, log))
-            parts.append(MergedPart(*resolve_records(log, address, now_ms, level)))
-    copy_file(MergedFile(parts, VIEWS[found.view]), out)
-
-
-def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
-    """Copy a file of ``.segments``: one of a partition directory, or a segment as text."""
-    data, (_, directory, name) = place.root, place.address
-    parsed = names.parse_partition_directory(directory)
-    if parsed is None or parsed.state is not names.DirectoryState.NONE:
-        raise UnknownNameError(f"{directory!r}: expected TOPIC-PARTITION, as orders-0")
-    (log,) = _load(data, parsed.topic, parsed.partition)
-    base, dot, _ = name.partition(_TEXT_SUFFIX)
-    if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
-        segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
-        if segment is not None:
-            copy_resolved(resolve_segment(log, segment, View.TEXT, level), out)
-            return
-    path = f"{log.directory}/{name}"
-    if not log.disk.exists(path) or log.disk.stat(path).is_directory:
-        raise UnknownNameError(f"{directory} has no file {name}")
-    copy_file(RawFile(log.disk, path), out)
-
-
-def _load(data: str, topic: str, number: int | None = None) -> list[ReadableLog]:
-    """Return a partition of a topic, or all (None), opened for reading."""
-    disk = disk_of(data)
-    found = chosen(partitions_of(disk), topic, number)
-    store = open_for_reading(disk, found)
-    logs: list[ReadableLog] = [store.partition(*one) for one in found]
-    for log in logs:
-        if log.is_unreadable:
-            raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
-    return logs
-
-
-def _no_file(place: Place) -> UnknownNameError:
-    path = "/".join([place.root, *place.address])
-    if not place.address:
-        return UnknownNameError(f"expected one of its partitions, as in {path}/TOPIC/0")
-    if place.address[0] == SEGMENTS_NAME:
-        example = f"{place.root}/{SEGMENTS_NAME}/TOPIC-PARTITION/NAME"
-        return UnknownNameError(f"a directory; expected one of the files, {example}")
-    return UnknownNameError(f"a directory; expected one of its partitions, as in {path}/0")
-
-
-def _no_directory(topic: str, name: str) -> UnknownNameError:
-    return UnknownNameError(f"a partition is a file: nothing lies below {topic}/{name}")

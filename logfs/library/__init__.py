@@ -30,6 +30,7 @@ For the command line, and for programs that want the same::
     offset_queries      offsets of partitions, as ``logfs offsets`` prints them
     rewriting           compaction and packing on request
     group_points        where a group continues that is set to a point
+    addresses           what an address means when its files are read, without a mount
     backup              backing up and restoring a data directory
     remote              the object store of a data directory
 """
