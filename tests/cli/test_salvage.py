@@ -84,6 +84,14 @@ def test_a_sound_directory_is_copied_whole(logfs: Call, data: Path, tmp_path: Pa
     assert out.endswith(b"copied; nothing is missing\n")
 
 
+def test_a_link_is_not_followed_but_named(logfs: Call, data: Path, tmp_path: Path) -> None:
+    (data / "orders-0" / "00000000000000000100.log").symlink_to("/etc/passwd")
+    status, out, _ = logfs("salvage", data, tmp_path / "saved")
+    note, _ = out.decode().splitlines()
+    assert status == 1
+    assert note.startswith(f"note: {data}/orders-0/00000000000000000100.log is left out: it is a ")
+
+
 def test_a_preview_writes_nothing(logfs: Call, data: Path, tmp_path: Path) -> None:
     damage(data)
     status, out, _ = logfs("salvage", "--dry-run", data, tmp_path / "saved")

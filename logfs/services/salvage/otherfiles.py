@@ -15,11 +15,16 @@ from logfs.services.salvage.gaplessfile import GaplessFile
 _CHUNK_BYTES = 1 << 20
 
 
-def copy_other_files(source: Disk, target: Disk, directory: str) -> list[str]:
+def copy_other_files(source: Disk, target: Disk | None, directory: str) -> list[str]:
     """Copy the small files of a partition, unfinished lines, and what recoveries have cut.
 
+    Args:
+        source: The damaged data directory.
+        target: The copy; None: nothing is written.
+        directory: That of the partition.
+
     Returns:
-        What could not be copied as it is, a sentence each.
+        What cannot be copied as it is, a sentence each.
     """
     notes = []
     checks: dict[str, Callable[[], object]] = {
@@ -39,14 +44,17 @@ def copy_other_files(source: Disk, target: Disk, directory: str) -> list[str]:
         try:
             if name in checks:
                 checks[name]()
-                target.replace(path, source.read(path))
-                continue
-            if not copy_file(source, target, path):
+                data = source.read(path)
+                if target is not None:
+                    target.replace(path, data)
+            elif target is not None and not copy_file(source, target, path):
                 notes.append(f"{path}: the disk cannot read all of it")
         except (LogfsError, OSError) as error:
             if isinstance(error, OSError) and not is_of_source(error):
                 raise
             notes.append(f"{path} is left out: {text_of(error)}")
+    for name, kind in source.contents(directory).irregular:
+        notes.append(f"{directory}/{name} is left out: it is a {kind}")
     return notes
 
 

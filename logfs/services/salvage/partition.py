@@ -111,7 +111,7 @@ class PartitionSalvage:
         sources = self._sources()
         if self._target is not None:
             self._target.make_directory(self._directory)
-            self._result.notes += copy_other_files(self._source, self._target, self._directory)
+        self._result.notes += copy_other_files(self._source, self._target, self._directory)
         for source in sources:
             self._copy_segment(source)
         result = self._result
