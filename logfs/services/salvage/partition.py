@@ -177,7 +177,9 @@ class PartitionSalvage:
                 if rest is None:
                     break
                 start += rest
-                base_offset = base_offset_of(log.pread(HEADER_BYTES, start))
+                base_offset = self._end
+                if is_refused(log, start):
+                    base_offset = max(base_offset, base_offset_of(log.pread(HEADER_BYTES, start)))
         finally:
             log.close()
 
