@@ -1,88 +1,118 @@
-"""The plot: for every row how often its budget fits, and how often it would fit the peers.
+"""The picture of the README: six measurements, each with logfs and what it was compared with.
 
-Everything of a row is on one logarithmic axis, whose 1 is the budget: where logfs is, and where
-a plain file, the floor, a broker and the other peers would be if they were held against the same
-budget. Text stays text in the SVG, and every mark has an id, so that a test can read both.
+``MEASURES`` chooses them from the rows of the last runs. A bar is a median; the longest of a
+measurement has the full width. A system that was not measured has no bar. Text stays text in the
+SVG, and every bar has an id, so that a test can read both.
 """
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.published import plot_path, summary_of, title_of
-from benchmarks.results import Row, format_number
+from benchmarks.published import plot_path
+from benchmarks.results import Samples, format_number
 from benchmarks.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
-LEAST, MOST = 1 / 64, 128.0
-"""The ends of the axis; what lies after them is drawn there."""
-WIDTH_IN = 11.0
-_ROW_IN = 0.21
-_FRAME_IN = 1.5
-_TICKS = (
-    (1 / 32, "1/32"),
-    (1 / 16, "1/16"),
-    (1 / 8, "1/8"),
-    (1 / 4, "1/4"),
-    (1 / 2, "1/2"),
-    (1, "budget"),
+WIDTH_IN = 9.0
+_BAR_IN = 0.24
+_LEFT, _NUMBER_ROOM = 1.4, 0.72
+"""The widths beside the bars, as parts of that of the longest bar: its names, and its number."""
+
+
+class Measure(NamedTuple):
+    """One measurement of the picture.
+
+    Attributes:
+        question: The question of the rows, as on the command line.
+        what: The text of the rows; those of all runs are shown together.
+    """
+
+    title: str
+    detail: str
+    question: str
+    what: str
+
+
+class Bar(NamedTuple):
+    """The median of one system.
+
+    Attributes:
+        note: What a reader has to know of another run; "" for the same run as the first bar.
+    """
+
+    system: str
+    value: float
+    unit: str
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """The number at the end of the bar."""
+        return f"{format_number(self.value)} {self.unit}"
+
+
+_MORE, _LESS = "more is better", "less is better"
+MEASURES = (
+    Measure("Append a line", f"write(2), median; {_LESS}", "line", "write(2) of one line, p50"),
+    Measure("cat FILE >>", f"a large file; {_MORE}", "append", "cat FILE >>"),
+    Measure("Read a growing name", f"cat orders/0; {_MORE}", "cat", "cat of a growing name"),
+    Measure(
+        "Read a fixed name",
+        f"cat orders/0@earliest..latest; {_MORE}",
+        "fixed",
+        "cat of @earliest..latest",
+    ),
+    Measure("Find a time", f"open(2) of a time, p99; {_LESS}", "open", "open at a timestamp, p99"),
+    Measure(
+        "Recover after a crash",
+        f"batches of 16 KiB; {_MORE}",
+        "recovery",
+        "recovery, batches of 16 KiB",
+    ),
 )
-_TICKS_ABOVE = (2, 4, 8, 16, 32, 64)
-
-
-class Side(NamedTuple):
-    """How a side is drawn: its name in the legend, and its mark."""
-
-    name: str
-    mark: str
-
-
-_PEERS = {
-    "plain": Side("plain file", "|"),
-    "cat": Side("plain file", "|"),
-    "floor": Side("floor: a FUSE daemon that does nothing", "x"),
-    "broker": Side("Kafka broker and its tools", "D"),
-    "perf-test": Side("Kafka broker and its tools", "D"),
-    "kafka-dump-log": Side("Kafka broker and its tools", "D"),
-    "console consumer": Side("Kafka broker and its tools", "D"),
-    "kcat": Side("kcat", "^"),
-    "text": Side("Spark's text and Kafka sources", "s"),
-    "kafka": Side("Spark's text and Kafka sources", "s"),
+_SYSTEMS = {
+    "logfs": "logfs",
+    "plain": "plain file",
+    "floor": "FUSE that does nothing",
+    "cat": "cat of the same files",
+    "broker": "Kafka broker",
+    "perf-test": "kafka-producer-perf-test",
+    "console consumer": "kafka-console-consumer",
+    "kcat": "kcat",
 }
+"""The systems that have a bar, and their names in the picture."""
 _COLOURS = {
-    "light": {"ink": "#1f2328", "grid": "#d1d9e0", "met": "#1a7f37", "missed": "#cf222e"},
-    "dark": {"ink": "#d1d7e0", "grid": "#3d444d", "met": "#3fb950", "missed": "#f85149"},
+    "light": {"ink": "#1f2328", "quiet": "#59636e", "logfs": "#0969da", "other": "#afb8c1"},
+    "dark": {"ink": "#f0f6fc", "quiet": "#9198a1", "logfs": "#4493f8", "other": "#59636e"},
 }
 THEMES = tuple(_COLOURS)
 
 
-def label_of(row: Row) -> str:
-    """Return what is on the left of a row."""
-    return f"{row.what}  ({row.budget})"
+def bars_of(measure: Measure, runs: Sequence[Run]) -> list[Bar]:
+    """Return the bars of a measurement: logfs, and below it every system that was measured."""
+    bars: list[Bar] = []
+    for run in runs:
+        for row in run.rows:
+            if (row.question, row.what) != (measure.question, measure.what):
+                continue
+            ours, note = _bar(row.ours), ""
+            if not bars:
+                bars.append(ours)
+            elif bars[0] != ours:
+                note = f"(logfs in that run: {ours.label})"
+            others = [samples for samples in row.beside if samples.system in _SYSTEMS]
+            bars += [_bar(samples, note) for samples in others]
+    return bars
 
 
-def value_of(row: Row) -> str:
-    """Return what is on its right: the number that is held against the budget."""
-    return format_number(row.measured)
-
-
-def clipped(headroom: float) -> float:
-    """Return where on the axis a value is drawn; what cannot be put in numbers has no bar."""
-    return min(max(headroom, LEAST), MOST) if math.isfinite(headroom) else 1.0
-
-
-def marks_of(row: Row) -> list[tuple[str, float]]:
-    """Return the sides of a row that are drawn beside logfs, each with its place on the axis."""
-    found = []
-    for samples in row.beside:
-        headroom = row.headroom_of(samples)
-        if samples.system in _PEERS and headroom is not None and math.isfinite(headroom):
-            found.append((samples.system, clipped(headroom)))
-    return found
+def _bar(samples: Samples, note: str = "") -> Bar:
+    """Return a bar, with throughput always in MB/s."""
+    is_large = samples.unit == "GB/s"
+    value = samples.median * 1000 if is_large else samples.median
+    return Bar(_SYSTEMS[samples.system], value, "MB/s" if is_large else samples.unit, note)
 
 
 def draw(runs: Sequence[Run]) -> list[Path]:
@@ -100,65 +130,43 @@ def draw(runs: Sequence[Run]) -> list[Path]:
         path.parent.mkdir(exist_ok=True)
         # Always the same bytes of the same run.
         settings = {"svg.fonttype": "none", "svg.hashsalt": "logfs", "font.family": "sans-serif"}
-        with mpl.rc_context(settings | _paint(theme)):
+        with mpl.rc_context({**settings, "figure.facecolor": "none", "axes.facecolor": "none"}):
             _draw(path, runs, _COLOURS[theme])
         paths.append(path)
     return paths
 
 
-def _paint(theme: str) -> dict[str, str]:
-    ink, grid = _COLOURS[theme]["ink"], _COLOURS[theme]["grid"]
-    names = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
-    clear = dict.fromkeys(("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none")
-    return {**clear, **dict.fromkeys(names, ink), "axes.edgecolor": grid, "grid.color": grid}
-
-
 def _draw(path: Path, runs: Sequence[Run], colours: dict[str, str]) -> None:
     from matplotlib import pyplot as plt
 
-    counts = [len(run.rows) for run in runs]
+    measured = [(measure, bars) for measure in MEASURES if (bars := bars_of(measure, runs))]
+    counts = [len(bars) for _, bars in measured]
     figure, panels = plt.subplots(
-        len(runs),
-        figsize=(WIDTH_IN, sum(_FRAME_IN + _ROW_IN * count for count in counts)),
-        height_ratios=[count + 3 for count in counts],
+        len(measured),
+        figsize=(WIDTH_IN, _BAR_IN * (sum(counts) + len(counts))),
+        height_ratios=[count + 1 for count in counts],
         squeeze=False,
-        layout="constrained",
+        gridspec_kw={"left": 0, "right": 1, "top": 1, "bottom": 0, "hspace": 0},
     )
-    for number, (axes, run) in enumerate(zip(panels[:, 0], runs, strict=True)):
-        _panel(axes, run, number, colours)
+    for number, (axes, (measure, bars)) in enumerate(zip(panels[:, 0], measured, strict=True)):
+        _panel(axes, measure, bars, number, colours)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
 
-def _panel(axes: "Axes", run: Run, number: int, colours: dict[str, str]) -> None:
-    axes.patch.set_gid(f"axes-{number}")
-    named: dict[str, Line2D] = {}
-    for place, row in enumerate(run.rows):
-        colour = colours["met" if row.is_met else "missed"]
-        bars = axes.barh(place, clipped(row.headroom) - 1, left=1, height=0.55, color=colour)
-        bars[0].set_gid(f"row-{number}-{place}")
-        for system, where in marks_of(row):
-            peer = _PEERS[system]
-            size = 7 if peer.mark == "|" else 4.5
-            (line,) = axes.plot([where], [place], peer.mark, color=colours["ink"], markersize=size)
-            line.set_gid(f"peer-{number}-{place}-{system}")
-            named.setdefault(peer.name, line)
-        axes.text(MOST * 1.15, place, value_of(row), va="center", fontsize=8)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(LEAST, MOST)
-    axes.set_ylim(len(run.rows) - 0.4, -0.6)
-    axes.set_xticks([place for place, _ in _TICKS] + list(_TICKS_ABOVE),
-                    [text for _, text in _TICKS] + [str(n) for n in _TICKS_ABOVE])  # fmt: skip
-    axes.set_xticks([], minor=True)
-    axes.set_yticks(range(len(run.rows)), [label_of(row) for row in run.rows], fontsize=8)
-    axes.tick_params(length=0)
-    axes.grid(axis="x", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.axvline(1, color=colours["ink"], linewidth=1)
-    axes.spines[:].set_visible(False)
-    axes.set_title(title_of(run), fontsize=9, loc="right")
-    axes.set_xlabel(
-        f"how often the budget fits, on the right what was measured; {summary_of(run)}", fontsize=8
-    )
-    if named:
-        axes.legend(named.values(), named.keys(), fontsize=8, loc="lower right", framealpha=0)
+def _panel(
+    axes: "Axes", measure: Measure, bars: list[Bar], number: int, colours: dict[str, str]
+) -> None:
+    longest = max(bar.value for bar in bars)
+    axes.axis("off")
+    axes.set_xlim(-_LEFT - 0.02, 1 + _NUMBER_ROOM)
+    axes.set_ylim(len(bars) - 0.2, -0.8)
+    axes.text(-_LEFT, 0, measure.title, va="center", weight="bold", color=colours["ink"])
+    axes.text(-_LEFT, 1, measure.detail, va="center", fontsize=8, color=colours["quiet"])
+    for place, bar in enumerate(bars):
+        kind = "logfs" if place == 0 else "other"
+        text = {"va": "center", "fontsize": 9, "color": colours["ink"]}
+        drawn = axes.barh(place, bar.value / longest, height=0.7, color=colours[kind])
+        drawn[0].set_gid(f"bar-{number}-{place}")
+        axes.text(-0.02, place, bar.system, ha="right", **text)
+        axes.text(bar.value / longest + 0.02, place, f"{bar.label} {bar.note}".rstrip(), **text)

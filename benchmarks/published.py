@@ -1,7 +1,7 @@
-"""What is shown of the last runs: a paragraph in the README, and every row in ``RESULTS.md``.
+"""What is shown of the last runs: a picture in the README, and every row in ``RESULTS.md``.
 
-Both are made of the runs that are kept and of nothing else, and a test makes them again. The plot
-is drawn of the same rows; see ``drawing``.
+Both are made of the runs that are kept and of nothing else, and a test makes them again. The
+picture shows some of the same rows; see ``drawing``.
 """
 
 import re
@@ -24,8 +24,8 @@ _COMMANDS = {False: "make bench", True: "make bench-peers"}
 
 
 def plot_path(theme: str) -> Path:
-    """Return where the plot for readers of light or of dark pages is."""
-    return PLOTS / f"budgets-{theme}.svg"
+    """Return where the picture for light or for dark pages is."""
+    return PLOTS / f"speed-{theme}.svg"
 
 
 def title_of(run: Run) -> str:
@@ -51,7 +51,7 @@ def readme_block(runs: Sequence[Run]) -> str:
         _BEGIN,
         "<picture>",
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">',
-        f'<img src="{light}" alt="How often each budget fits, logfs beside its peers">',
+        f'<img src="{light}" alt="Bars: logfs beside a plain file, Kafka and kcat">',
         "</picture>",
         "",
         *(f"- {title_of(run)}: {summary_of(run)}." for run in runs),

@@ -97,15 +97,6 @@ class Row:
         """How often the budget fits; see ``Budget.headroom``."""
         return self.budget.headroom(self.measured)
 
-    def headroom_of(self, other: Samples) -> float | None:
-        """Return how often the budget would fit if the runs of another side were logfs's own.
-
-        None for what is measured in another unit.
-        """
-        if other.unit != self.ours.unit or not self.ours.median:
-            return None
-        return self.budget.headroom(self.measured * other.median / self.ours.median)
-
 
 def compare(question: str, what: str, budget: Budget, ours: Samples, *beside: Samples) -> Row:
     """Return a row whose value is the ratio of two medians, in the unit of both.

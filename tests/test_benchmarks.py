@@ -1,6 +1,5 @@
 """What is shown of the benchmarks is what the last committed runs have measured."""
 
-import math
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -41,33 +40,25 @@ def changed(run: Run) -> Run:
 
 
 class Plot:
-    """A plot as it is drawn: its texts, and where on the axis its marks are."""
+    """The picture as it is drawn: its texts, and how long its bars are."""
 
     def __init__(self, path: Path) -> None:
         root = ET.parse(path).getroot()
         self._parts = {part.get("id"): part for part in root.iter() if part.get("id")}
         self.texts = ["".join(part.itertext()) for part in root.iter() if part.tag.endswith("text")]
 
-    def bar(self, panel: int, place: int) -> tuple[float, float]:
-        """Return both ends of a bar, in how often the budget fits."""
-        found = list(self._across(f"row-{panel}-{place}"))
-        return self._value(panel, min(found)), self._value(panel, max(found))
-
-    def mark(self, panel: int, place: int, who: str) -> float:
-        """Return where a peer is drawn, in how often the budget would fit it."""
-        part = self._parts[f"peer-{panel}-{place}-{who}"]
-        (used,) = (each for each in part.iter() if each.tag.endswith("use"))
-        return self._value(panel, float(used.attrib["x"]))
+    def lengths(self, panel: int) -> list[float]:
+        """Return the lengths of the bars of a measurement, the longest as 1."""
+        found = []
+        while f"bar-{panel}-{len(found)}" in self._parts:
+            across = list(self._across(f"bar-{panel}-{len(found)}"))
+            found.append(max(across) - min(across))
+        return [length / max(found) for length in found]
 
     def _across(self, name: str) -> Iterator[float]:
         (path,) = (part for part in self._parts[name].iter() if part.tag.endswith("path"))
         for across, _ in re.findall(r"[ML] (\S+) (\S+)", path.attrib["d"]):
             yield float(across)
-
-    def _value(self, panel: int, across: float) -> float:
-        frame = list(self._across(f"axes-{panel}"))
-        share = (across - min(frame)) / (max(frame) - min(frame))
-        return math.exp(math.log(drawing.LEAST) + share * math.log(drawing.MOST / drawing.LEAST))
 
 
 def test_the_readme_and_the_page_of_results_are_those_of_the_last_runs() -> None:
@@ -93,30 +84,31 @@ def test_both_would_change_with_a_number_a_date_or_a_machine() -> None:
 
 
 @pytest.mark.parametrize("theme", drawing.THEMES)
-def test_the_plot_is_that_of_the_last_runs(theme: str) -> None:
+def test_the_picture_is_that_of_the_last_runs(theme: str) -> None:
     plot = Plot(published.plot_path(theme))
-    for number, run in enumerate(RUNS):
-        assert published.title_of(run) in plot.texts
-        assert any(published.summary_of(run) in text for text in plot.texts)
-        for place, row in enumerate(run.rows):
-            assert drawing.label_of(row) in plot.texts
-            assert drawing.value_of(row) in plot.texts
-            expected = sorted((1.0, drawing.clipped(row.headroom)))
-            assert plot.bar(number, place) == pytest.approx(expected, rel=0.01)
-            for who, where in drawing.marks_of(row):
-                assert plot.mark(number, place, who) == pytest.approx(where, rel=0.01)
+    for number, measure in enumerate(drawing.MEASURES):
+        bars = drawing.bars_of(measure, RUNS)
+        assert bars, measure.title
+        longest = max(bar.value for bar in bars)
+        expected = [bar.value / longest for bar in bars]
+        assert plot.lengths(number) == pytest.approx(expected, rel=0.01, abs=1e-4)
+        shown = [measure.title, measure.detail, *(bar.system for bar in bars)]
+        assert set(shown) <= set(plot.texts)
+        assert all(any(text.startswith(bar.label) for text in plot.texts) for bar in bars)
 
 
-def test_a_peer_is_where_it_would_be_with_the_same_budget() -> None:
-    assert ROW.headroom == 4.0
-    assert drawing.marks_of(ROW) == [("plain", 2.0)]
-    slow = compare("line", "write", at_most(2, "x floor"),
-                   Samples("logfs", "us", (30.0,)), Samples("floor", "us", (10.0,)),
-                   Samples("plain", "us", (1.0,)))  # fmt: skip
-    assert drawing.marks_of(slow) == [("floor", 2.0), ("plain", 20.0)]
-    alone = hold("mount", "mount", at_most(1, "s"),
-                 Samples("logfs", "s", (0.5,)), Samples("empty", "s", (0.1,)))  # fmt: skip
-    assert drawing.marks_of(alone) == []
+def test_the_picture_has_a_bar_for_each_system_that_was_measured() -> None:
+    measure = drawing.Measure("Read", "", "cat", "cat of a name")
+    peers = (Samples("kcat", "MB/s", (20.0,)), Samples("odd", "MB/s", (1.0,)))
+    other = replace(ROW, ours=Samples("logfs", "GB/s", (0.2,)), beside=peers)
+    runs = [RUN, replace(RUN, is_beside_peers=True, rows=[other])]
+    assert drawing.bars_of(measure, runs) == [
+        ("logfs", 100.0, "MB/s", ""),
+        ("plain file", 50.0, "MB/s", ""),
+        ("kcat", 20.0, "MB/s", "(logfs in that run: 200 MB/s)"),
+    ]
+    assert [bar.system for bar in drawing.bars_of(measure, runs[:1])] == ["logfs", "plain file"]
+    assert drawing.bars_of(measure._replace(question="other"), runs) == []
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -158,7 +150,7 @@ def test_a_part_of_a_run_is_not_kept(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_row_has_a_label_of_its_own() -> None:
     for run in RUNS:
-        labels = [(row.question, drawing.label_of(row)) for row in run.rows]
+        labels = [(row.question, f"{row.what} ({row.budget})") for row in run.rows]
         assert sorted(set(labels)) == sorted(labels)
 
 
