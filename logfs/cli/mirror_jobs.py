@@ -18,7 +18,7 @@ from logfs.errors import (
 from logfs.library import owner
 from logfs.library.places import Place, local_directory, locate
 from logfs.library.zones import zone_of
-from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_point
+from logfs.log.reading.address import Earliest, Latest, Now, Time, parse_point
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock, system_clock
 from logfs.services.clusters import mirrors
@@ -149,15 +149,13 @@ def _start_of(text: str, place: Place, clock: Clock) -> int:
     """Return where a new mirror begins, as ListOffsets takes it."""
     from logfs.kafka.cluster import EARLIEST, LATEST
 
-    match parse_point(text.removeprefix("@"), zone_of(place)):
+    match point := parse_point(text.removeprefix("@"), zone_of(place)):
         case Earliest():
             return EARLIEST
         case Latest() | Now():
             return LATEST
-        case Moment(timestamp_ms=moment):
-            return moment
-        case Ago(duration_ms=ago):
-            return clock.now_ms() - ago
+        case Time():
+            return point.at(clock.now_ms())
         case _:
             raise InvalidConfigError(f"--start {text}: expected earliest, latest or a moment")
 

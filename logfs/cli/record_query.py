@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import tzinfo
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ import click
 
 from logfs.cli.parameters import header_option
 from logfs.library.points import point_of
-from logfs.log.reading.address import Point
+from logfs.log.reading.address import Midnight, Point
 from logfs.machine.host import system_clock
 from logfs.records._reading import RecordSearch
 from logfs.records.matching import FieldValue, search_for
@@ -20,14 +20,11 @@ from logfs.records.templates import RecordTemplate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _CLOCK = r"T?([0-9]{1,2}):([0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?)"
 _SPACED = r"([0-9]{4}-[0-9]{2}-[0-9]{2}) +([0-9]{1,2}):(.*)"
 _AGO = r"([0-9]+) *(s|m|h|d|w|sec|min|second|minute|hour|day|week)s? ago"
-_EPOCH = datetime(1970, 1, 1)
 
 MOMENT_TABLE: tuple[tuple[str, str], ...] = (
-    ("today, yesterday, tomorrow", "midnight of that day"),
     ("09:00, 09:00:30", "that time of today"),
     ("'2026-11-20 09:00'", "the same as 2026-11-20T09:00"),
     ("'2 hours ago', '30 min ago'", "the same as -2h, -30m"),
@@ -72,24 +69,13 @@ def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
         BadSelectorError: It is neither.
     """
     text = text.strip()
-    if text in _DAYS:
-        return point_of(_day(zone, now_ms, _DAYS[text]), zone)
     if ago := re.fullmatch(_AGO, text):
         text = f"-{ago[1]}{ago[2][0]}"
     elif clock := re.fullmatch(_CLOCK, text):
-        text = f"{_day(zone, now_ms, 0)}T{clock[1]:0>2}:{clock[2]}"
+        text = f"{Midnight(0, zone).date(now_ms)}T{clock[1]:0>2}:{clock[2]}"
     elif spaced := re.fullmatch(_SPACED, text):
         text = f"{spaced[1]}T{spaced[2]:0>2}:{spaced[3]}"
     return point_of(text, zone)
-
-
-def _day(zone: tzinfo, now_ms: int, days: int) -> str:
-    """Return the date so many days after today, where a clock shows the time of a zone."""
-    utc = _EPOCH + timedelta(milliseconds=now_ms)
-    local = utc
-    for _ in range(2):  # the offset is known for local times only
-        local = utc + (zone.utcoffset(local) or timedelta())
-    return (local + timedelta(days=days)).date().isoformat()
 
 
 def query_options(command: Command) -> Command:

@@ -24,11 +24,9 @@ from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
-    Ago,
     Earliest,
     Latest,
-    Moment,
-    Now,
+    Time,
     parse_point,
 )
 from logfs.log.reading.lookup import newest_record, offset_for_time, timestamp_of
@@ -115,17 +113,13 @@ def _partitions(disk: Disk, address: tuple[str, ...]) -> list[TopicPartition]:
 def _question(time: str, now_ms: int, zone: tzinfo, *, as_kafka: bool) -> _Question:
     if time.removeprefix("@") == MAX_TIMESTAMP:
         return _newest_as_kafka if as_kafka else _newest
-    match parse_point(time.removeprefix("@"), zone):
+    match point := parse_point(time.removeprefix("@"), zone):
         case Earliest():
             return lambda log, _level: Found(log.log_start_offset, None)
         case Latest():
             return _latest_as_kafka if as_kafka else _latest
-        case Now():
-            timestamp = now_ms
-        case Moment(timestamp_ms):
-            timestamp = timestamp_ms
-        case Ago(duration_ms):
-            timestamp = now_ms - duration_ms
+        case Time():
+            timestamp = point.at(now_ms)
         case _:
             raise BadSelectorError(
                 f"{time!r}: expected a time, earliest, latest or {MAX_TIMESTAMP}; "

@@ -13,7 +13,7 @@ from logfs.log.reading.address import (
     Earliest,
     Latest,
     Moment,
-    Now,
+    Time,
     parse_point,
     point_alone,
 )
@@ -90,7 +90,7 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
             return min(max(n if n >= 0 else end + n, start), end)
         case AtByte(n):
             return _offset_at_byte(snapshot, n, level)
-    found = offset_for_time(snapshot, _timestamp(point, now_ms), level)
+    found = offset_for_time(snapshot, point.at(now_ms), level)
     return end if found is None else found
 
 
@@ -128,7 +128,7 @@ def offset_in(log: BoundedLog, point: address.Point, now_ms: int) -> int | None:
             return n if n >= 0 else log.latest() + n
         case AtByte():
             raise InvalidConfigError("byte=N means a place in a file, not in a table")
-    return log.offset_for_time(_timestamp(point, now_ms))
+    return log.offset_for_time(point.at(now_ms))
 
 
 def reached(
@@ -139,8 +139,8 @@ def reached(
     match point:
         case AtOffset(n) if n >= 0:
             return n
-        case Moment() | Now() | Ago():
-            return offset_for_time(snapshot, _timestamp(point, now_ms), level)
+        case Time():
+            return offset_for_time(snapshot, point.at(now_ms), level)
         case AtByte(n) if n > snapshot.visible_end(level).positions.text:
             return None
     return min(offset_of(snapshot, point, now_ms, level), end)
@@ -162,7 +162,7 @@ def why_empty(
     match start:
         case AtOffset(n) if n > log_end_offset:
             return f"no records: FROM is after the log end offset {log_end_offset}"
-        case Moment(timestamp_ms) if timestamp_ms > now_ms:
+        case Time() if start.at(now_ms) > now_ms:
             return "no records: FROM is in the future"
     return None
 
@@ -171,18 +171,9 @@ def _is_reversed(start: address.Point, end: address.Point, now_ms: int) -> bool:
     match start, end:
         case (AtOffset(first), AtOffset(behind)) | (AtByte(first), AtByte(behind)):
             return (first < 0) == (behind < 0) and behind <= first
-        case (Moment() | Ago() | Now(), Moment() | Ago() | Now()):
-            return _timestamp(end, now_ms) <= _timestamp(start, now_ms)
+        case (Time(), Time()):
+            return end.at(now_ms) <= start.at(now_ms)
     return isinstance(start, Latest) and isinstance(end, Earliest)
-
-
-def _timestamp(point: Moment | Ago | Now, now_ms: int) -> int:
-    match point:
-        case Moment(timestamp_ms):
-            return timestamp_ms
-        case Ago(duration_ms):
-            return now_ms - duration_ms
-    return now_ms
 
 
 def _offset_at_byte(snapshot: Snapshot, n: int, level: IsolationLevel) -> int:

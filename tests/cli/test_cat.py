@@ -85,7 +85,7 @@ def test_cat_prints_a_range_of_a_topic(logfs: Call, data: Path) -> None:
         ("orders@-1h/0", "nothing lies below orders@-1h"),
         ("orders@-1h.meta", ".meta is a view of one partition"),
         ("orders@byte=0", "a byte is a point of one partition"),
-        ("orders@yesterday", "not a point in a log"),
+        ("orders@lastweek", "not a point in a log"),
     ],
 )
 def test_cat_refuses_what_is_no_range_of_a_topic(

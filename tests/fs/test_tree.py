@@ -41,8 +41,8 @@ async def filled(world: World) -> None:
         ("0@", errno.EINVAL),
         ("0@20261120", errno.EINVAL),
         ("0@..now", errno.EINVAL),
-        ("0@yesterday", errno.EINVAL),
-        ("1@yesterday", errno.EINVAL),
+        ("0@lastweek", errno.EINVAL),
+        ("1@lastweek", errno.EINVAL),
         ("0@offset=01", errno.EINVAL),
     ],
 )

@@ -4,16 +4,15 @@ from functools import cache
 from types import MappingProxyType
 
 from logfs.log.reading.address import (
-    Ago,
     AtByte,
     AtOffset,
     Earliest,
     Latest,
     Moment,
-    Now,
     PartitionAddress,
     Point,
     Suffix,
+    Time,
 )
 from logfs.records.record import Record
 from logfs.services.views.files import FixedFile, GrowingFile
@@ -129,12 +128,8 @@ def position_of(log: HoledLog, view: View, point: Point, now_ms: int) -> int:
             return end
         case AtOffset(n):
             offset = n if n >= 0 else model.end_offset + n
-        case Now():
-            offset = model.offset_for_time(now_ms)
-        case Moment(timestamp):
-            offset = model.offset_for_time(timestamp)
-        case Ago(duration):
-            offset = model.offset_for_time(now_ms - duration)
+        case Time():
+            offset = model.offset_for_time(point.at(now_ms))
     position = None if offset is None else model.position_of(view, offset)
     return end if position is None else position
 

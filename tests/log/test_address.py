@@ -16,6 +16,7 @@ from logfs.log.reading.address import (
     AtOffset,
     Earliest,
     Latest,
+    Midnight,
     Moment,
     Now,
     PartitionAddress,
@@ -34,6 +35,7 @@ YEAR_ONE_MS = -62135596800000
 DAY_MS = 86_400_000
 NOV_20_UTC_MS = 1795132800000  # date -d 2026-11-20T00:00Z +%s
 NOV_20_BERLIN_MS = NOV_20_UTC_MS - 3_600_000
+ZONES = st.sampled_from([UTC, BERLIN, timezone(timedelta(hours=14)), ZoneInfo("Asia/Kathmandu")])
 
 
 def moment(text: str, time_zone: tzinfo = UTC) -> int:
@@ -68,6 +70,11 @@ def moment(text: str, time_zone: tzinfo = UTC) -> int:
         # And beyond.
         ("2147483647.tsv", PartitionAddress(2147483647, view=Suffix.TSV)),
         ("10@latest", PartitionAddress(10, Latest())),
+        ("0@today", PartitionAddress(0, Midnight(0, BERLIN))),
+        (
+            "0@yesterday..tomorrow.tsv",
+            PartitionAddress(0, Midnight(-1, BERLIN), Midnight(1, BERLIN), Suffix.TSV),
+        ),
         ("3@-1h..now.follow", PartitionAddress(3, Ago(3_600_000), Now(), Suffix.FOLLOW)),
         (
             "0@2026-11-20T00:00:00.123Z.tsv",
@@ -136,6 +143,35 @@ def test_dates_agree_with_datetime(local: datetime) -> None:
     assert moment(local.isoformat(timespec="milliseconds"), BERLIN) == expected
 
 
+@pytest.mark.parametrize(
+    ("now", "word", "midnight"),
+    [
+        ("2026-11-20T22:59Z", "today", "2026-11-20T00:00+01:00"),
+        ("2026-11-20T23:00Z", "today", "2026-11-21T00:00+01:00"),
+        ("2026-11-20T23:00Z", "yesterday", "2026-11-20T00:00+01:00"),
+        ("2026-11-20T23:00Z", "tomorrow", "2026-11-22T00:00+01:00"),
+        # The clock is changed on these days: midnight is before that.
+        ("2026-03-29T21:59Z", "today", "2026-03-29T00:00+01:00"),
+        ("2026-03-29T22:00Z", "today", "2026-03-30T00:00+02:00"),
+        ("2026-10-25T22:59Z", "today", "2026-10-25T00:00+02:00"),
+        ("2026-10-25T23:00Z", "yesterday", "2026-10-25T00:00+02:00"),
+    ],
+)
+def test_a_day_begins_at_midnight_in_its_zone(now: str, word: str, midnight: str) -> None:
+    point = parse_point(word, BERLIN)
+    assert isinstance(point, Midnight)
+    assert point.at(moment(now)) == moment(midnight)
+    assert format_point(point) == word
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), ZONES)
+def test_a_day_is_that_of_a_clock_in_its_zone(now: datetime, time_zone: tzinfo) -> None:
+    here = now.replace(tzinfo=UTC).astimezone(time_zone)
+    expected = datetime(here.year, here.month, here.day, tzinfo=time_zone)
+    now_ms = (now - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+    assert Midnight(0, time_zone).at(now_ms) == expected.timestamp() * 1000
+
+
 NEARLY_NAMES = st.lists(
     st.sampled_from(
         [
@@ -157,13 +193,12 @@ NEARLY_NAMES = st.lists(
                 "\u0663",
                 "\n",
             ),
-            *("now", "earliest", "latest", "offset=", "byte=", "2026", "11", "2147483648"),
+            *("now", "today", "earliest", "latest", "offset=", "byte=", "2026", "11", "2147483648"),
             *("s", "m", "h", "d", ".tsv", ".jsonl", ".meta", ".follow", "20261120", "9" * 30),
         ]
     ),
     max_size=12,
 ).map("".join)
-ZONES = st.sampled_from([UTC, BERLIN, timezone(timedelta(hours=14)), ZoneInfo("Asia/Kathmandu")])
 
 
 @given(st.text() | NEARLY_NAMES | NEARLY_NAMES.map("0@{}".format), ZONES)
@@ -249,6 +284,7 @@ def test_format_point(point: Point, text: str) -> None:
         ("0@offset=0..byte=5", True, False),
         ("0@-15m", True, True),
         ("0@now", True, True),
+        ("0@earliest..today", True, True),
         ("0@latest", True, False),
         ("0@offset=-1", True, False),
         ("0@byte=-1", True, False),
@@ -268,7 +304,7 @@ def test_the_tables_show_what_parses() -> None:
         assert address.has_selector, example
         assert meaning
     kinds = {type(parse_partition_name("0" + example, UTC).start) for example, _ in SELECTOR_TABLE}
-    assert kinds == {Moment, Ago, Now, Earliest, Latest, AtOffset, AtByte, AtGroup}
+    assert kinds == {Moment, Ago, Now, Midnight, Earliest, Latest, AtOffset, AtByte, AtGroup}
     assert [suffix for suffix, _ in VIEW_TABLE] == list(Suffix)
     assert all(meaning for _, meaning in VIEW_TABLE)
 

@@ -189,7 +189,7 @@ async def test_neither_look_ups_nor_appends_wait_for_reads_that_wait(
 async def test_a_selector_that_means_nothing_is_refused_at_the_look_up(tiered: TieredWorld) -> None:
     tiered.objects.gate.clear()
     with trio.fail_after(20):
-        assert await refused(tiered.world.find("t/0@yesterdayish")) == errno.EINVAL
+        assert await refused(tiered.world.find("t/0@lastweek")) == errno.EINVAL
         assert await refused(tiered.world.find("t/7@offset=3")) == errno.ENOENT
         assert await refused(tiered.world.find(f".segments/t-0/{7:020}.txt")) == errno.ENOENT
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -311,6 +311,37 @@ def test_dates_are_in_the_daemons_time_zone(far_east: Mount) -> None:
         "2020-05-02": 37,
     }.items():
         assert read(topic / "0", selector) == text(half_hours[first:]), selector
+
+
+def test_days_have_names(far_east: Mount) -> None:
+    """`@today`, `@yesterday` and `@tomorrow` mean midnight of that day, in the zone of the daemon,
+    as it is at the look-up: `@yesterday..today` is a whole day."""
+    topic = far_east.point / "orders"
+    topic.mkdir()
+    zone, epoch = timezone(timedelta(minutes=330)), datetime(1970, 1, 1, tzinfo=UTC)
+    today = datetime.now(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = (today - epoch) // timedelta(milliseconds=1)
+    times = (midnight - DAY_MS - 1, midnight - DAY_MS, midnight - 1, midnight)
+    records = [Written(time, b"%d\n" % n) for n, time in enumerate(times)]
+    write(topic / "0", records)
+    days = {
+        "today": slice(3, None),
+        "yesterday": slice(1, None),
+        "yesterday..today": slice(1, 3),
+        "earliest..yesterday": slice(0, 1),
+        "today..tomorrow": slice(3, None),
+        "tomorrow": slice(4, None),
+    }
+    found = {selector: read(topic / "0", selector) for selector in days}
+    with (topic / "0@today..tomorrow").open("rb", buffering=0) as file:
+        assert file.read(100) == b"3\n"
+        append(topic / "0", b"new\n")
+        new = file.read(100)
+    merged = output("cat", far_east.point / "orders@yesterday..today")
+    if datetime.now(zone).date() == today.date():  # else midnight has passed meanwhile
+        assert found == {selector: text(records[part]) for selector, part in days.items()}
+        assert new == b"new\n"
+        assert merged == text(records[1:3])
 
 
 def test_views_and_selectors_combine(in_order: tuple[Path, list[Written]]) -> None:

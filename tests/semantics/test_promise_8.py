@@ -150,7 +150,7 @@ def test_files_of_other_names_cannot_be_made(topic: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "selector",
-    ["@", "@..latest", "@earliest..", "@20261120", "@yesterday", "@2026-13-01", "@2026-11-20 10",
+    ["@", "@..latest", "@earliest..", "@20261120", "@lastweek", "@2026-13-01", "@2026-11-20 10",
      "@offset=", "@offset=x", "@byte=1.5", "@15m", "@-15", "@-15y", "@earliest...latest",
      "@-1h..0d.tsv"],
 )  # fmt: skip

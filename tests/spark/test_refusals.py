@@ -140,7 +140,7 @@ def test_a_time_in_seconds_of_a_partition_is_warned_of(logs: Logs) -> None:
             InvalidConfigError,
             "expected error or latest",
         ),
-        ("", {"from": "yesterday"}, BadSelectorError, "from 'yesterday': not a point"),
+        ("", {"from": "lastweek"}, BadSelectorError, "from 'lastweek': not a point"),
         ("", {"from": "byte=7"}, BadSelectorError, "a byte is no place in a table"),
         (
             "",

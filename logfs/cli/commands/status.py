@@ -123,19 +123,15 @@ def _look(path: str, since: str | None) -> "Status":
 
 def _moment(text: str, place: "Place") -> int:
     from logfs.library.zones import zone_of
-    from logfs.log.reading.address import Ago, Moment, Now, parse_point
+    from logfs.log.reading.address import Time, parse_point
 
     with suppress(BadSelectorError):
-        match parse_point(text.removeprefix("@"), zone_of(place)):
-            case Moment(timestamp_ms):
-                return timestamp_ms
-            case Ago(duration_ms):
-                return system_clock().now_ms() - duration_ms
-            case Now():
-                return system_clock().now_ms()
+        point = parse_point(text.removeprefix("@"), zone_of(place))
+        if isinstance(point, Time):
+            return point.at(system_clock().now_ms())
     raise BadSelectorError(
         f"--since {text!r}: expected a time: a date (2026-11-20, 2026-11-20T10:00), a duration "
-        "back from now (-1d, -1h30m) or epoch milliseconds"
+        "back from now (-1d, -1h30m), today, yesterday or epoch milliseconds"
     )
 
 

@@ -13,9 +13,10 @@ Where a local time does not exist or exists twice (the clock was changed), the a
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -42,6 +43,7 @@ SELECTOR_TABLE: tuple[tuple[str, str], ...] = (
     ("@1700000000000", "from that many milliseconds after the epoch (all digits, but never eight)"),
     ("@-15m", "from a quarter of an hour ago; the units are ms s m h d w, as in -1h30m"),
     ("@now", "from the time of look-up"),
+    ("@today", "from midnight of the day of look-up, like a date; also yesterday and tomorrow"),
     ("@earliest", "from the first retained record"),
     ("@latest", "from the end at the time of look-up"),
     ("@offset=1500", "from that offset"),
@@ -65,8 +67,8 @@ VIEW_TABLE: tuple[tuple[str, str], ...] = (
 
 _POINTS = (
     "a point is a date (2026-11-20, 2026-11-20T10:00:00.500, 2026-11-20T10:00Z), epoch milliseconds"
-    " (1700000000000), a duration back from now (-90s, -15m, -1h, -7d), now, earliest, latest,"
-    " offset=N, byte=N or group=NAME"
+    " (1700000000000), a duration back from now (-90s, -15m, -1h, -7d), now, today, yesterday,"
+    " tomorrow, earliest, latest, offset=N, byte=N or group=NAME"
 )
 
 
@@ -80,23 +82,72 @@ class Suffix(StrEnum):
     FOLLOW = ".follow"
 
 
+class Time(ABC):
+    """A point that is a time."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def at(self, now_ms: int) -> int:
+        """Return the time in ms since the epoch, for a look-up at ``now_ms``."""
+
+
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Time):
     """A fixed time, in ms since the epoch: from year 1 (negative before 1970) to ``2**63 - 1``."""
 
     timestamp_ms: int
 
+    def at(self, now_ms: int) -> int:
+        """Return the fixed time."""
+        return self.timestamp_ms
+
 
 @dataclass(frozen=True, slots=True)
-class Ago:
+class Ago(Time):
     """A duration back from the time of look-up, in ``[0, 2**63 - 1]`` ms."""
 
     duration_ms: int
 
+    def at(self, now_ms: int) -> int:
+        """Return the time before that of the look-up."""
+        return now_ms - self.duration_ms
+
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class Now(Time):
     """The time of look-up."""
+
+    def at(self, now_ms: int) -> int:
+        """Return the time of the look-up."""
+        return now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Midnight(Time):
+    """The first moment of a day.
+
+    Attributes:
+        days: How many days the day is after that of the look-up; -1 is yesterday.
+        time_zone: The zone in which the day begins and the day of the look-up is determined.
+    """
+
+    days: int
+    time_zone: tzinfo
+
+    def at(self, now_ms: int) -> int:
+        """Return the midnight with which the day begins."""
+        day = self.date(now_ms)
+        midnight = datetime(day.year, day.month, day.day, tzinfo=self.time_zone)
+        return (midnight - _EPOCH) // _MILLISECOND
+
+    def date(self, now_ms: int) -> date:
+        """Return the date of the day, for a look-up at ``now_ms``."""
+        utc = datetime(1970, 1, 1) + now_ms * _MILLISECOND
+        local = utc
+        for _ in range(2):  # the offset is known for local times only
+            local = utc + (self.time_zone.utcoffset(local) or timedelta())
+        return local.date() + timedelta(days=self.days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +181,7 @@ class AtGroup:
     group: str
 
 
-LogPoint: TypeAlias = Moment | Ago | Now | Earliest | Latest | AtOffset | AtByte
+LogPoint: TypeAlias = Time | Earliest | Latest | AtOffset | AtByte
 """A point that the log itself can look up."""
 Point: TypeAlias = LogPoint | AtGroup
 """A point of an address; ``point_in_log`` makes one of the log from it."""
@@ -162,7 +213,8 @@ class PartitionAddress:
     @property
     def uses_clock(self) -> bool:
         """Whether FROM or TO depends on the time of the look-up."""
-        return isinstance(self.start, Ago | Now) or isinstance(self.end, Ago | Now)
+        points = (self.start, self.end)
+        return any(isinstance(point, Time) and not isinstance(point, Moment) for point in points)
 
     @property
     def uses_groups(self) -> bool:
@@ -282,7 +334,7 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
     Raises:
         BadSelectorError: The text is no point; the message says what is expected.
     """
-    word = _WORDS.get(text)
+    word = _words(time_zone).get(text)
     if word is not None:
         return word
     for pattern, parse in _FORMS:
@@ -292,14 +344,25 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
     raise _refusal(text, f"not a point in a log; {_meant_by(text)}{_POINTS}")
 
 
+def _words(time_zone: tzinfo) -> dict[str, Point]:
+    """Return the points that are words."""
+    return {
+        "now": Now(),
+        "yesterday": Midnight(-1, time_zone),
+        "today": Midnight(0, time_zone),
+        "tomorrow": Midnight(1, time_zone),
+        "earliest": Earliest(),
+        "latest": Latest(),
+    }
+
+
 def _meant_by(text: str) -> str:
     """Return what to write instead, as far as a text can be guessed; "" if it cannot."""
     ago = re.fullmatch(_AGO, text.strip().lower())
     if ago is not None:
         return f"did you mean -{ago[1]}{ago[2]}? "
-    if text.strip().lower() in _DAYS:
-        return "write the date, as 2026-11-20, or a duration back from now, as -1d; "
-    return ""
+    word = text.strip().lower()
+    return f"did you mean {word}? " if word in _words(UTC) else ""
 
 
 def parse_topic_name(name: str) -> str:
@@ -323,7 +386,10 @@ def parse_topic_name(name: str) -> str:
 
 
 def format_address(address: PartitionAddress) -> str:
-    """Write an address as a name that parses to an equal one in every time zone."""
+    """Write an address as a name that parses to an equal one in every time zone.
+
+    The name of a day means a day in the zone of the reader.
+    """
     text = str(address.partition)
     if address.start is not None:
         text += "@" + format_point(address.start)
@@ -333,7 +399,10 @@ def format_address(address: PartitionAddress) -> str:
 
 
 def format_point(point: Point) -> str:
-    """Write a point so that it parses to an equal one; a moment as a date in UTC."""
+    """Write a point so that it parses to an equal one; a moment as a date in UTC.
+
+    The name of a day parses to an equal one in its zone.
+    """
     match point:
         case Moment(timestamp_ms):
             return _format_moment(timestamp_ms)
@@ -347,7 +416,8 @@ def format_point(point: Point) -> str:
         case AtGroup(group):
             return f"group={group}"
         case _:
-            return next(text for text, word in _WORDS.items() if word == point)
+            zone = point.time_zone if isinstance(point, Midnight) else UTC
+            return next(text for text, word in _words(zone).items() if word == point)
 
 
 def _format_moment(timestamp_ms: int) -> str:
@@ -474,8 +544,6 @@ _UNITS_MS = {
     "w": 604_800_000,
 }
 _AGO = r"-?([0-9]+) *([smhdw])(?:ec|in|our|ay|eek|econd|inute)?s?(?:[ -]*ago)?"
-_DAYS = frozenset({"today", "yesterday", "tomorrow", "midnight", "noon"})
-_WORDS: dict[str, Point] = {"now": Now(), "earliest": Earliest(), "latest": Latest()}
 # [0-9] and not \d, which also takes the digits of other scripts.
 _FORMS: tuple[tuple[str, Callable[[re.Match[str], tzinfo], Point]], ...] = (
     (r"[0-9]+", _parse_epoch_ms),

@@ -15,16 +15,15 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.reading.address import (
-    Ago,
     AtByte,
     AtGroup,
     AtOffset,
     Earliest,
     Latest,
-    Moment,
     Now,
     PartitionAddress,
     Point,
+    Time,
 )
 from logfs.log.reading.lookup import offset_for_time
 from logfs.log.reading.readable import ReadableLog
@@ -87,12 +86,8 @@ def first_segment(
             return max((base for base in bases if base <= n), default=bases[0])
         case AtOffset() | Latest():
             return bases[-1]
-        case Moment(timestamp_ms):
-            return _first_reaching(disk, directory, bases, timestamp_ms)
-        case Ago(duration_ms):
-            return _first_reaching(disk, directory, bases, now_ms - duration_ms)
-        case Now():
-            return _first_reaching(disk, directory, bases, now_ms)
+        case Time():
+            return _first_reaching(disk, directory, bases, point.at(now_ms))
         case None | AtByte() | Earliest() | AtGroup():
             return None
 
@@ -123,10 +118,8 @@ def _is_reached(part: FollowedLog, point: Point, now_ms: int) -> bool:
     match point:
         case AtOffset(n) if n >= 0:
             return part.log_end_offset > n
-        case Moment(timestamp_ms):
-            return _has_time(part, timestamp_ms)
-        case Ago(duration_ms):
-            return _has_time(part, now_ms - duration_ms)
+        case Time() if not isinstance(point, Now):
+            return _has_time(part, point.at(now_ms))
         case _:
             return False
 

@@ -28,14 +28,12 @@ from logfs.errors import (
 )
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
-    Ago,
     AtByte,
     AtOffset,
     Earliest,
     Latest,
-    Moment,
-    Now,
     PartitionAddress,
+    Time,
     parse_partition_name,
     parse_topic_name,
     point_alone,
@@ -141,23 +139,18 @@ def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) ->
             return max(n if n >= 0 else end + n, snapshot.start.offset)
         case AtByte(n):
             return _offset_at_byte(snapshot, VIEWS[address.view], n)
-    found = offset_for_time(snapshot, _moment(start, now_ms))
+    found = offset_for_time(snapshot, _timestamp(start, now_ms))
     return end if found is None else min(found, end)
 
 
-def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
-    match point:
-        case Moment(timestamp_ms):
-            if timestamp_ms > now_ms:
-                raise BadSelectorError(
-                    f"{timestamp_ms} ms after the epoch has not come yet, so every record lies "
-                    "before it; to give up all of them say @latest"
-                )
-            return timestamp_ms
-        case Ago(duration_ms):
-            return now_ms - duration_ms
-        case Now():
-            return now_ms
+def _timestamp(point: Time, now_ms: int) -> int:
+    timestamp_ms = point.at(now_ms)
+    if timestamp_ms > now_ms:
+        raise BadSelectorError(
+            f"{timestamp_ms} ms after the epoch has not come yet, so every record lies "
+            "before it; to give up all of them say @latest"
+        )
+    return timestamp_ms
 
 
 class TrimPlan(NamedTuple):

@@ -15,16 +15,15 @@ from typing import TypeAlias
 from logfs.errors import BadSelectorError
 from logfs.log.reading.aborted import aborted_runs
 from logfs.log.reading.address import (
-    Ago,
     AtByte,
     AtOffset,
     Earliest,
     Latest,
     Moment,
-    Now,
     PartitionAddress,
     Point,
     Suffix,
+    Time,
     format_point,
     point_alone,
 )
@@ -228,8 +227,8 @@ class _Seen:
     def limit_ahead(self, point: Point, now_ms: int) -> Limit | None:
         """Return TO if it lies ahead, None if it can be resolved now."""
         match point:
-            case Moment(timestamp_ms) if timestamp_ms > now_ms:
-                return point
+            case Time() if point.at(now_ms) > now_ms:
+                return Moment(point.at(now_ms))
             case AtOffset(n) if n > self._end.offset:
                 return point
             case AtByte(n) if n > self.end:
@@ -269,12 +268,7 @@ class _Seen:
         found = self._offset(point, now_ms)
         return end if found is None else min(max(found, start), end)
 
-    def _offset(self, point: Moment | Ago | Now | AtOffset, now_ms: int) -> int | None:
+    def _offset(self, point: Time | AtOffset, now_ms: int) -> int | None:
         if isinstance(point, AtOffset):
             return point.n if point.n >= 0 else self._end.offset + point.n
-        timestamp = now_ms
-        if isinstance(point, Moment):
-            timestamp = point.timestamp_ms
-        elif isinstance(point, Ago):
-            timestamp = now_ms - point.duration_ms
-        return offset_for_time(self.snapshot, timestamp, self.level)
+        return offset_for_time(self.snapshot, point.at(now_ms), self.level)
