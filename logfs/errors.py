@@ -166,7 +166,15 @@ class TransactionCoordinatorFencedError(LogfsError):
 
 
 class BadSelectorError(LogfsError):
-    """The part of a name after ``@`` does not parse."""
+    """The part of a name after ``@`` does not parse.
+
+    Attributes:
+        part: The refused text; "" if the name as a whole is wrong.
+    """
+
+    def __init__(self, message: str, part: str = "") -> None:
+        super().__init__(message)
+        self.part = part
 
 
 class UnknownNameError(LogfsError):

@@ -33,6 +33,10 @@ COMMANDS = {
         "offsets",
         "Print the offsets of times in a partition, a topic or a whole data directory.",
     ),
+    "explain": Entry(
+        "explain",
+        "Print what an address means now: its first and its last offset, and their times.",
+    ),
     "dump": Entry(
         "dump",
         "Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.",

@@ -28,6 +28,7 @@ For the command line, and for programs that want the same::
     status              the state of a data directory, from its daemon or from its files
     disk_use            what topics and partitions take on the disk
     offset_queries      offsets of partitions, as ``logfs offsets`` prints them
+    explaining          the meaning of an address, as ``logfs explain`` prints it
     rewriting           compaction and packing on request
     group_points        where a group continues that is set to a point
     addresses           what an address means when its files are read, without a mount

@@ -22,7 +22,7 @@ def offsets_at(place: Place) -> dict[TopicPartition, int]:
         NoSuchTopicError, NoSuchPartitionError: There is no such partition.
         LogfsError, OSError: It cannot be read.
     """
-    meaning = "the group reads on at FROM"
+    meaning = "the group continues at FROM"
     given = parse_trim_address(place.address, zone_of(place), meaning)
     start = given.keep.start
     if start is None or given.keep.end is not None or given.keep.view not in VIEWS:

@@ -52,6 +52,7 @@ COMMANDS = (
     *(("cat", "DATA/orders/0@offset=7..offset=90.tsv"), ("cat", "DATA/orders/0@byte=265")),
     *(("cat", "DATA/orders/0@2023-11-14..latest"), ("cat", "DATA/orders/0.meta")),
     ("cat", "--isolation-level", "read_committed", "DATA/orders/0@offset=3"),
+    *(("explain", "DATA/orders/0@2023-11-14..offset=90"), ("explain", "DATA/orders@-1h")),
     *(("tail", "-n", "3", "DATA/orders"), ("tail", "--from", "-9999d", "DATA")),
     *(("topic", "describe", "--all", "DATA/orders"), ("plan", "DATA")),
     *(("dump", "--print-data-log", "DATA/orders-0"), ("dump", "--index-sanity-check", "DATA")),

@@ -26,11 +26,12 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would change
 
 class _WithSelectors(click.Command):
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Print the table of selectors, of which a single point is taken here."""
+        """Print the points that the command takes: those of addresses, without ranges and bytes."""
         from logfs.log.reading.address import SELECTOR_TABLE
 
+        rows = [row for row in SELECTOR_TABLE if ".." not in row[0] and "@byte=" not in row[0]]
         with formatter.section("FROM, the first record that the group will read"):
-            formatter.write_dl([row for row in SELECTOR_TABLE if ".." not in row[0]])
+            formatter.write_dl(rows)
 
 
 @click.group()
@@ -97,10 +98,12 @@ def describe(path: str, name: str, *, as_json: bool) -> None:
 @click.argument("paths", metavar="PATH@FROM...", nargs=-1, required=True)
 @_DRY_RUN
 def reset(name: str, paths: Sequence[str], *, dry_run: bool) -> None:
-    """Set the position of the group NAME to a point.
+    """Set the positions of the group NAME: the group continues at FROM.
 
-    PATH is DATA/TOPIC or DATA/TOPIC/PARTITION. The group continues with the first record that
-    'logfs cat PATH@FROM' prints. A group that does not exist comes into being.
+    PATH is DATA/TOPIC, for all partitions of the topic, or DATA/TOPIC/PARTITION. The next record
+    that the group reads in a partition is the first one that 'logfs cat PATH@FROM' prints. If the
+    group does not exist, the command creates it. Stop the consumers of the group before: a running
+    consumer commits its own position again.
 
     \b
     Examples:
@@ -121,7 +124,9 @@ def reset(name: str, paths: Sequence[str], *, dry_run: bool) -> None:
                     lambda groups, writer: groups.commit(writer, name, offsets),  # noqa: B023
                 )
             for one, offset in offsets.items():
-                click.echo(f"{one} continues at offset {offset}")
+                click.echo(
+                    f"{one}: {'would continue' if dry_run else 'continues'} at offset {offset}"
+                )
 
 
 @group.command()

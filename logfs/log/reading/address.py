@@ -435,7 +435,7 @@ def _split_view(text: str) -> tuple[str, Suffix]:
 
 
 def _refusal(text: str, reason: str) -> BadSelectorError:
-    return BadSelectorError(f"{text!r}: {reason}")
+    return BadSelectorError(f"{text!r}: {reason}", text)
 
 
 def _unknown(name: str) -> UnknownNameError:
