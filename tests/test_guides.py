@@ -1,7 +1,7 @@
 """The guides tell the truth: what they show is run, and their links lead somewhere.
 
-Guides that need a server are run where it is: ``tests/kafka/test_buffer_guide.py``,
-``tests/remote/test_archive_guide.py``.
+Guides that need a server are run where it is: ``tests/kafka/test_guides.py``,
+``tests/remote/test_archive_guide.py``, ``tests/spark/test_guide.py``.
 """
 
 import re
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from logfs.cli.command_index import COMMANDS
 from tests.guides import GUIDES, run_guide
 from tests.mounting import ROOT
+from tests.transcripts import table_of
 
 _METRIC = re.compile(r"`(logfs_[a-z_]+)`")
-_WITH_SERVERS = {"cluster-buffer", "bucket-archive"}
+_WITH_SERVERS = {"cluster-buffer", "bucket-archive", "kafka-session", "spark-session"}
 
 
 @pytest.mark.parametrize("guide", GUIDES)
@@ -27,6 +29,12 @@ def test_metrics_they_name_are_there() -> None:
     assert named
     sources = "".join(path.read_text() for path in (ROOT / "logfs/fs/metrics").glob("*.py"))
     assert not [name for name in named if f'"{name}"' not in sources]
+
+
+def test_the_table_of_commands_has_every_command() -> None:
+    rows = table_of(GUIDES["commands"].read_text(), "command")
+    named = {name for cell, _ in rows for name in re.findall(r"`logfs ([a-z-]+)", cell)}
+    assert named == set(COMMANDS)
 
 
 @pytest.mark.fuse

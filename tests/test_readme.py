@@ -1,15 +1,12 @@
 """The README tells the truth: its session, its tables, its links."""
 
-import errno
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
-from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, logfs, run, take_away
+from tests.mounting import ROOT, environment_with_command, is_mounted, run, take_away
 from tests.transcripts import Shell, steps_of, table_of
 
 README = ROOT / "README.md"
@@ -72,74 +69,29 @@ def with_command(tmp_path: Path) -> dict[str, str]:
 def test_the_session_does_what_it_shows(tmp_path: Path, with_command: dict[str, str]) -> None:
     directory = tmp_path / "session"
     directory.mkdir()
+    environment = {**with_command, "TMPDIR": str(directory)}
     try:
-        with Shell(directory, with_command, tmp_path) as shell:
+        with Shell(directory, environment, tmp_path) as shell:
             for step in steps_of(README.read_text()):
                 shell.check(step, README.name)
     finally:
-        if is_mounted(directory / "logs"):
-            take_away(directory / "logs")  # the daemon ends when its mount is gone
+        for point in directory.glob("*/logs"):
+            if is_mounted(point):
+                take_away(point)  # the daemon ends when its mount is gone
 
 
-@pytest.fixture(scope="module")
-def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mount]:
-    directory = tmp_path_factory.mktemp("refusals")
-    with Mount(directory / "data", directory / "mnt") as mount:
-        yield mount
-
-
-@pytest.fixture
-def point(mounted: Mount) -> Path:
-    """The mount point, with a topic orders of one partition in it and nothing else."""
-    for topic in mounted.point.iterdir():
-        logfs("topic", "delete", topic)
-    (mounted.point / "orders").mkdir()
-    result = run("bash", "-c", "seq -f 'order %g' 10 >> orders/0", cwd=mounted.point)
-    assert result.returncode == 0
-    return mounted.point
-
-
-REFUSALS = rows("what you do")
-COMMANDS = [row for row in REFUSALS if row[0].startswith("`")]
-
-ELSEWHERE = {
-    "any change on a read-only mount": "test_a_read_only_mount_refuses_every_change",
-    "append to a mirror of a topic of a cluster": "test_a_mirror_takes_no_appends",
-    "append when the disk is full": "test_a_full_disk",
-    "append to a topic that was deleted meanwhile": "test_a_deleted_topic",
-    "append or fsync after the disk failed": "test_a_failed_write_takes_the_partition_offline",
-    "read a corrupt record": "test_corrupt_data_stays_and_is_an_error",
-    "anything after the daemon of a mount in the foreground has died": (
-        "test_an_unfinished_line_outlives_the_daemon"
-    ),
-}
-"""What takes more than a command, and the test in ``tests/semantics`` that does it."""
-
-
-def code(cell: str) -> str:
-    """Return the last piece of code in a cell, "" if there is none."""
-    found: list[str] = _CODE.findall(cell)
-    return found[-1] if found else ""
-
-
-@pytest.mark.fuse
-@pytest.mark.parametrize(("what", "error", "instead"), COMMANDS, ids=[row[0] for row in COMMANDS])
-def test_a_refusal_is_what_the_table_says(point: Path, what: str, error: str, instead: str) -> None:
-    command = f"set -o pipefail; {code(what)}"
-    refused = run("bash", "-c", command, cwd=point)
-    assert refused.returncode != 0
-    assert os.strerror(getattr(errno, error)) in refused.stderr.decode()
-    if code(instead):
-        done = run("bash", "-c", code(instead), cwd=point)
-        assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_the_other_refusals_are_tested_elsewhere() -> None:
-    others = [row for row in REFUSALS if row not in COMMANDS]
-    assert [row[0] for row in others] == list(ELSEWHERE)
-    sources = "".join(
-        path.read_text() for path in (ROOT / "tests" / "semantics").glob("test_promise_*.py")
+def test_the_commands_before_the_session_make_the_command_available(
+    tmp_path: Path, with_command: dict[str, str]
+) -> None:
+    (block,) = re.findall(
+        r"^## Try it\n.*?^```sh\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL
     )
-    for (_, error, _), test in zip(others, ELSEWHERE.values(), strict=True):
-        body = sources[sources.index(f"def {test}(") :].split("\ndef ")[0]
-        assert f"errno.{error}" in body or os.strerror(getattr(errno, error)) in body
+    demo, path = block.splitlines()
+    target = demo.split("#")[0].strip().removeprefix("make ")
+    assert re.search(
+        rf"^{target}:.* \$\(VENV\)/\.installed", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / "programs").rename(tmp_path / ".venv" / "bin")
+    found = run("bash", "-c", f"{path}\ncommand -v logfs", cwd=tmp_path)
+    assert found.stdout.decode() == f"{tmp_path}/.venv/bin/logfs\n"

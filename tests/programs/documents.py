@@ -1,4 +1,4 @@
-"""What the README's table of programs and the operators' guide tell users to write, as they stand.
+"""The lines that the table of programs and the operators' guide tell users to write.
 
 The documents speak of a mount at ``/mnt/logs``; a test has its own. Every row of the table is
 asked for by some test: ``test_documents.py`` sees to that.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tests.mounting import ROOT
 from tests.transcripts import table_of
 
-README = ROOT / "README.md"
+PROGRAMS = ROOT / "logfs" / "guides" / "programs.md"
 GUIDE = ROOT / "logfs" / "guides" / "operators.md"
 _MOUNT_POINT = "/mnt/logs"
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -27,8 +27,8 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    """Return the README's table of programs."""
-    return [Row(*cells) for cells in table_of(README.read_text(), "program")]
+    """Return the table of programs."""
+    return [Row(*cells) for cells in table_of(PROGRAMS.read_text(), "program")]
 
 
 def line_for(program: str, point: Path) -> str:

@@ -8,7 +8,7 @@ from tests.programs.running import Child, printed
 
 
 class Nginx:
-    """A web server on a Unix socket that writes what the README says.
+    """A web server on a Unix socket that writes what the table of programs says.
 
     Attributes:
         child: Its master process.

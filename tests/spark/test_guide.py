@@ -1,6 +1,7 @@
-"""The guide to Spark tells the truth: its options are those there are, its program runs."""
+"""The guide and the session for Spark tell the truth: the options, the programs, the output."""
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ import pytest
 from logfs.spark.options import OPTIONS
 from logfs.spark.schema import WRITTEN
 from logfs.spark.target import SINK_OPTIONS
+from tests.guides import GUIDES, run_guide
+from tests.kafka.jars import SMALL
 from tests.mounting import ROOT
 from tests.spark.logs import Logs
 from tests.transcripts import table_of
@@ -56,3 +59,14 @@ def test_what_it_shows_runs(
     assert sorted(bytes(row.value) for row in loud.collect()) == sorted(
         b"ORDER %d" % n for n in range(1502)
     )
+
+
+@pytest.mark.spark
+def test_the_session_of_a_spark_user_prints_what_it_shows(tmp_path: Path) -> None:
+    variables = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "JDK_JAVA_OPTIONS": " ".join(SMALL),
+    }
+    run_guide(GUIDES["spark-session"], tmp_path, variables)
