@@ -280,3 +280,24 @@ def findings_in(path: Path) -> list[Finding]:
     for text in texts_of(path, source) if _TRIGGER.search(source) else []:
         found += findings_in_text(name, text)
     return sorted(found, key=lambda finding: finding.line)
+
+
+LONGEST_SENTENCE = 30
+"""The most words of a sentence in the documents for users; code spans are no words."""
+_BLOCKS = re.compile(r"^ *```.*?^ *```$|^(?: {4,}[^ *-]|[|#<])[^\n]*$", re.MULTILINE | re.DOTALL)
+_PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_SENTENCE_END = re.compile(r"(?<=[.?!])[*)]*\s+(?=[*(]*[A-Z`\u2026])")
+_WORD = re.compile(r"[A-Za-z0-9][\w.,'\u2019/+-]*")
+
+
+def long_sentences(markdown: str, longest: int = LONGEST_SENTENCE) -> list[str]:
+    """Return the sentences of a document that have too many words; tables and code have none."""
+    prose = _BLOCKS.sub("\n", markdown)
+    prose = _LINK.sub(r"\1", _CODE_SPAN.sub("`", prose))
+    return [
+        " ".join(sentence.split())
+        for paragraph in _PARAGRAPHS.split(prose)
+        for sentence in _SENTENCE_END.split(paragraph)
+        if len(_WORD.findall(sentence)) > longest
+    ]

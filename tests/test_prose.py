@@ -12,6 +12,7 @@ import pytest
 
 from tests.prose import (
     EXCEPTIONS,
+    LONGEST_SENTENCE,
     ROOT,
     RULES,
     Finding,
@@ -19,6 +20,7 @@ from tests.prose import (
     findings_in,
     findings_in_names,
     findings_in_text,
+    long_sentences,
     sources,
     texts_of,
 )
@@ -137,6 +139,28 @@ def test_names_of_files_classes_and_tests_are_searched() -> None:
     source = "class LeaseTable: ...\ndef test_who_lags_behind(): ...\ndef dirt(): ...\n"
     found = [(one.line, one.excerpt) for one in findings_in_names("log/scan_anew.py", source)]
     assert sorted(found) == [(1, "LeaseTable"), (1, "scan_anew"), (2, "test_who_lags_behind")]
+
+
+DOCUMENTS = ("README.md", "logfs/fs/SEMANTICS.md", "logfs/guides/*.md")
+
+
+def test_sentences_of_the_documents_for_users_are_short() -> None:
+    found = {
+        path.name: sentences
+        for pattern in DOCUMENTS
+        for path in ROOT.glob(pattern)
+        if (sentences := long_sentences(path.read_text("utf-8")))
+    }
+    assert not found
+
+
+def test_a_sentence_is_measured_without_code_and_tables() -> None:
+    words = " ".join(["Word"] * LONGEST_SENTENCE)
+    assert long_sentences(f"# {words} word\n\n{words}.\n**{words}.** {words}.\n") == []
+    assert long_sentences(f"* {words}.\n* {words}\n\n| {words} word |\n") == []
+    assert long_sentences(f"{words} `word word`.\n\n```\n{words} word\n```\n") == []
+    assert long_sentences(f"Short.\n{words}\n[word](a.md).") == [f"{words} word."]
+    assert long_sentences(f"* {words}: word") == [f"* {words}: word"]
 
 
 def main(arguments: list[str]) -> int:

@@ -181,7 +181,7 @@ def test_a_line_finished_before_a_crash_is_not_there_twice(mount: Mount) -> None
 
 
 def test_a_line_that_is_too_large_is_refused_where_it_begins(topic: Path) -> None:
-    """A line that is too large to be one record is refused with EMSGSIZE; the lines before it in
+    """A line that is too large to be one record is refused with EMSGSIZE. The lines before it in
     the same write are appended, and write(2) returns their length.
     """
     path = topic / "0"
@@ -199,7 +199,7 @@ def test_a_line_that_is_too_large_is_refused_where_it_begins(topic: Path) -> Non
 
 
 def test_the_limit_is_kafkas_to_the_byte(topic: Path) -> None:
-    """A line that is too large to be one record is refused with EMSGSIZE; the lines before it in
+    """A line that is too large to be one record is refused with EMSGSIZE. The lines before it in
     the same write are appended, and write(2) returns their length.
     """
     configure(topic, max_message_bytes=1000)
@@ -212,7 +212,7 @@ def test_the_limit_is_kafkas_to_the_byte(topic: Path) -> None:
 
 
 def test_the_default_limit_stops_a_line_at_its_second_request(topic: Path) -> None:
-    """A line that is too large to be one record is refused with EMSGSIZE; the lines before it in
+    """A line that is too large to be one record is refused with EMSGSIZE. The lines before it in
     the same write are appended, and write(2) returns their length.
     """
     descriptor = os.open(topic / "0", APPEND)

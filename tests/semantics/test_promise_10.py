@@ -257,8 +257,8 @@ def test_a_mode_that_is_taken_away_is_taken_away_at_once(mount: Mount) -> None:
 
 
 def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: Mount) -> None:
-    """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that creates it, its umask, and a directory with setgid."""
+    """A topic or a partition gets its owner, group and mode as on any file system. They come
+    from the process that creates it, its umask, and a directory with setgid."""
     script = f"cd {mount.point}; mkdir private; echo secret >> private/0; touch private/2"
     assert shell_as(user("owner"), script, umask=0o077) == ""
     for name, mode in (("private", 0o40700), ("private/0", 0o100600), ("private/2", 0o100600)):
@@ -270,8 +270,8 @@ def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: 
 
 
 def test_a_partition_belongs_to_the_user_that_makes_it(mount: Mount) -> None:
-    """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that creates it, its umask, and a directory with setgid."""
+    """A topic or a partition gets its owner, group and mode as on any file system. They come
+    from the process that creates it, its umask, and a directory with setgid."""
     shell_as(user("owner"), f"mkdir -m 777 {mount.point}/shared")
     assert shell_as(user("other"), f"touch {mount.point}/shared/1", umask=0o027) == ""
     found = (mount.point / "shared/1").stat()
@@ -280,8 +280,8 @@ def test_a_partition_belongs_to_the_user_that_makes_it(mount: Mount) -> None:
 
 
 def test_a_directory_with_setgid_gives_its_group(mount: Mount) -> None:
-    """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that creates it, its umask, and a directory with setgid."""
+    """A topic or a partition gets its owner, group and mode as on any file system. They come
+    from the process that creates it, its umask, and a directory with setgid."""
     os.chown(mount.point, 0, 21777)
     mount.point.chmod(0o3777)
     shell_as(user("owner"), f"mkdir {mount.point}/team")
@@ -293,8 +293,8 @@ def test_a_directory_with_setgid_gives_its_group(mount: Mount) -> None:
 
 
 def test_a_topic_of_the_same_name_inherits_nothing(mount: Mount) -> None:
-    """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that creates it, its umask, and a directory with setgid."""
+    """A topic or a partition gets its owner, group and mode as on any file system. They come
+    from the process that creates it, its umask, and a directory with setgid."""
     shell_as(user("owner"), f"mkdir {mount.point}/again", umask=0o077)
     shell_as(user("owner"), f"rmdir {mount.point}/again")
     shell_as(user("other"), f"mkdir {mount.point}/again")

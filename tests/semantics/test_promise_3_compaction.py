@@ -75,8 +75,8 @@ def test_only_the_last_of_each_key_stays(compacted: Mount) -> None:
 
 
 def test_readers_live_through_compaction(compacted: Mount) -> None:
-    """Compaction works while programs read and append: none of them meets an error, waits, or gets
-    a record twice, and a fixed name that is open keeps what it had.
+    """Compaction works while programs read and append. None of them meets an error, waits, or gets
+    a record twice. A fixed name that is open keeps what it had.
     """
     path = compacted.point / "prices" / "0"
     written = rows(0, 300)

@@ -97,7 +97,7 @@ def test_a_read_at_the_end_waits(topic: Path) -> None:
 
 
 def test_selectors_combine_with_it(topic: Path) -> None:
-    """A selector says where it begins, and a TO where it ends: `0@latest.follow` shows new records,
+    """A selector says where it begins, and a TO where it ends. `0@latest.follow` shows new records,
     and a name with a TO ends when that is reached."""
     append(topic / "0", b"kept\nlast\n")
     with (

@@ -38,7 +38,7 @@ def _fill(topic: Path) -> bytes:
     ],
 )
 def test_a_fixed_name_never_changes(topic: Path, selector: str, part: slice) -> None:
-    """A name whose end is reached when it is looked up is fixed: an open file keeps its bytes and
+    """A name whose end is reached when it is looked up is fixed. An open file keeps its bytes and
     its length while the log grows."""
     text = _fill(topic)[part]
     if "now" in selector or "-0s" in selector:

@@ -122,7 +122,7 @@ def test_grep_by_time(in_order: tuple[Path, list[Written]]) -> None:
 
 @pytest.mark.parametrize("hours", range(-24, 25 * 4, 5))
 def test_times_need_not_be_in_order(out_of_order: tuple[Path, list[Written]], hours: int) -> None:
-    """Times need not be in order: the name begins with the first record in the log that has reached
+    """Times need not be in order. The name begins with the first record in the log that has reached
     the time, and shows everything after it."""
     path, records = out_of_order
     moment = FIRST_DAY_MS + hours * 60 * MINUTE_MS
@@ -243,8 +243,8 @@ def test_durations_count_back_from_now(topic: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "..2099-01-01", "..offset=1000", "..byte=100000"])
 def test_names_whose_end_lies_ahead_grow(topic: Path, end: str) -> None:
-    """A name grows if it has no end, or an end that is not reached yet: a time in the future, an
-    offset or a byte after the end of the log."""
+    """A name grows if it has no end, or an end that is not reached yet. Such an end is
+    a time in the future, an offset or a byte after the end of the log."""
     path = topic / "0"
     append(path, b"first\nsecond\n")
     with path.with_name(f"0@offset=1{end}").open("rb", buffering=0) as file:

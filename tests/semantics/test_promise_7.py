@@ -241,7 +241,7 @@ def _no_log(directory: Path) -> None:
     [_garbage_metadata, _garbage_epochs, _garbage_config, _newer_table, _no_log],
 )
 def test_the_mount_always_comes_up(mount: Mount, damage: Callable[[Path], None]) -> None:
-    """The mount always comes up: a partition that cannot be loaded is listed, its reason is in
+    """The mount always comes up. A partition that cannot be loaded is listed, its reason is in
     `.meta` and in the daemon's log, and it answers EIO. All others work."""
     others = mount.point / "others"
     others.mkdir()
@@ -294,7 +294,7 @@ def test_small_files_may_be_garbage(mount: Mount, name: str) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"\xff" * 500)])
 def test_lost_positions_are_reported(mount: Mount, damage: Callable[[Path], object]) -> None:
-    """Only positions cannot be recreated: if the segment table is lost they start again, the files
+    """Only positions cannot be recreated. If the segment table is lost they start again, the files
     are other inodes, and that is reported as a loss."""
     path = mount.point / "orders" / "0"
     fill(path)
