@@ -395,7 +395,7 @@ class Daemon:
         """Append whole lines.
 
         Args:
-            target: Where they go.
+            target: The partition for the records.
             lines: At most ``frames.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. Other
                 writers wait meanwhile, so a few megabytes at a time are best.
             unkeyed: See ``logfs.log.lines.append``.
@@ -411,7 +411,7 @@ class Daemon:
         """Let the daemon read some lines of a regular file and append them.
 
         Args:
-            target: Where the lines go.
+            target: The partition for the lines.
             file: Its descriptor, and the position of the first line.
             unkeyed: See ``logfs.log.lines.append``.
 

@@ -44,7 +44,7 @@ class CorruptRecordError(LogfsError):
 
     @property
     def message(self) -> str:
-        """What is wrong, without the offset at which reading continues."""
+        """The damage, without the offset at which reading continues."""
         return str(self.args[0])
 
     def __str__(self) -> str:
@@ -258,7 +258,7 @@ class LockedError(LogfsError):
 
 
 class ControlError(LogfsError):
-    """What comes through a control socket is not its protocol, or the other side has gone."""
+    """The bytes of a control socket are not its protocol, or the other side has gone."""
 
 
 class ClusterUnreachableError(LogfsError):

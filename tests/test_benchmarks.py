@@ -49,7 +49,7 @@ class Plot:
 
     def lengths(self, panel: int) -> list[float]:
         """Return the lengths of the bars of a measurement, the longest as 1."""
-        found = []
+        found = list[float]()
         while f"bar-{panel}-{len(found)}" in self._parts:
             across = list(self._across(f"bar-{panel}-{len(found)}"))
             found.append(max(across) - min(across))

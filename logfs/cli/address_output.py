@@ -144,7 +144,7 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> st
     """Copy an address to a stream, up to its present end.
 
     Args:
-        level: What to show; None: what the mount shows if a daemon serves it, else all records.
+        level: The level to show; None: that of the mount if a daemon serves it, else all records.
 
     Returns:
         Why the range of the address cannot contain a record; None if it can, see ``why_empty``.

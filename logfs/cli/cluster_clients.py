@@ -1,4 +1,4 @@
-"""What commands that are clients of a Kafka cluster need: the package, and their settings."""
+"""The needs of commands that are clients of a Kafka cluster: the package, and their settings."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence

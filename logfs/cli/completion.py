@@ -88,7 +88,7 @@ _WORDS: dict[str | None, Callable[[str], Iterable[str]]] = {
     "taken_back": _topic_settings,
     "options": _mount_options,
 }
-"""What is offered for an option, by the name of its parameter."""
+"""The words that are offered for an option, by the name of its parameter."""
 
 
 def _addresses(incomplete: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the daemon does, as ``logfs status`` prints it: its appends, flushes, files and tasks."""
+"""The activity of the daemon, as ``logfs status`` prints it: appends, flushes, files and tasks."""
 
 from collections.abc import Mapping
 from typing import Any

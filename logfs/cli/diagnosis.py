@@ -78,7 +78,7 @@ def sections_of(place: Place, data: str, status: Callable[[], Iterable[str]]) ->
     """Return the sections of a report.
 
     Args:
-        place: What the user has named.
+        place: The place that the user has named.
         data: Its data directory.
         status: Makes the lines of ``logfs status``.
     """

@@ -1,4 +1,4 @@
-"""What ``logfs plan`` says: the arithmetic of ``logfs.services.planning`` put into rows."""
+"""The output of ``logfs plan``: the arithmetic of ``logfs.services.planning`` put into rows."""
 
 import time
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What records are like; see ``Workload``."""
+    """The kind of records; see ``Workload``."""
 
     value_bytes: int
     key_bytes: int | None
@@ -40,7 +40,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a topic needs and why; ``scan_rate`` is bytes a second that one core recovers."""
+    """The needs of a topic and why; ``scan_rate`` is bytes a second that one core recovers."""
 
     workload: Workload
     config: TopicConfig
@@ -205,7 +205,7 @@ def needs(
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a data directory grows by; it is full in ``full_in_s`` seconds, or never (None)."""
+    """The growth of a data directory; it is full in ``full_in_s`` seconds, or never (None)."""
 
     rows: list[dict[str, Any]]
     free_bytes: int

@@ -21,7 +21,7 @@ _TEXTS = ("partitions", "timestamps", "compression-type", "hold", "start")
 
 @dataclass(frozen=True, slots=True)
 class ForwardJob:
-    """What one ``logfs forward``, or one ``[[forward]]`` table, asks for; texts as given."""
+    """The options of one ``logfs forward``, or one ``[[forward]]`` table; texts as given."""
 
     path: str
     to: str

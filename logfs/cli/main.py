@@ -32,11 +32,11 @@ _ELSEWHERE = {
     "write": "append",
     "follow": "tail -f",
 }
-"""What commands are called elsewhere, and here."""
+"""The names of commands elsewhere, and here."""
 
 
 class CommandState:
-    """What holds for the whole call."""
+    """The settings of the whole call."""
 
     debug = False
 

@@ -62,12 +62,12 @@ class Page(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """What other pages call it."""
+        """The name by which other pages refer to it."""
         return f"{self.name}({self.section})"
 
     @property
     def path(self) -> str:
-        """Where it is below a directory of manuals."""
+        """The path of the page below a directory of manuals."""
         return f"man{self.section}/{self.name}.{self.section}"
 
 

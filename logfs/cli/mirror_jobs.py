@@ -32,7 +32,7 @@ _TEXTS = ("start", "keep", "prefix", "on-recreate")
 
 @dataclass(frozen=True, slots=True)
 class MirrorJob:
-    """What one ``logfs mirror``, or one ``[[mirror]]`` table, asks for; texts as given."""
+    """The options of one ``logfs mirror``, or one ``[[mirror]]`` table; texts as given."""
 
     topics: Sequence[str]
     brokers: str

@@ -1,4 +1,4 @@
-"""What several commands take on the command line."""
+"""Options and arguments of several commands."""
 
 import os
 from collections.abc import Callable, Sequence

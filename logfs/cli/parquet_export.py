@@ -42,7 +42,7 @@ class Exported(NamedTuple):
 
 
 class VerifiedFiles(NamedTuple):
-    """What was found when the files were read again; see ``spark.exporting.verifying``."""
+    """The findings of reading the files again; see ``spark.exporting.verifying``."""
 
     files: int
     records: int

@@ -16,7 +16,7 @@ UNREACHABLE = 75
 
 
 class Stoppable(Protocol):
-    """What ends a run."""
+    """The owner of a run, which ends it."""
 
     stopping: threading.Event
 
@@ -36,7 +36,7 @@ class Copying(Protocol):
 
     @property
     def owner(self) -> Stoppable:
-        """What ends it."""
+        """The owner, which ends the run."""
 
     @property
     def failures(self) -> list[str]:
@@ -51,7 +51,7 @@ class Copying(Protocol):
 
 
 class Copies:
-    """What copies in this process, one thread each, and what it tells the service manager."""
+    """The copies in this process, one thread each, and the messages to the service manager."""
 
     def __init__(self, made: Sequence[Copying]) -> None:
         self._made = made

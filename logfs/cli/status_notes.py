@@ -36,8 +36,8 @@ class StatusNote(NamedTuple):
         kind: ``full``, ``offline``, ``loss``, ``user``, ``group``, ``mirror``, ``forward``,
             ``quota``, ``unknown``, ``config`` or ``setting``.
         text: For people; may contain characters that a terminal must not get.
-        topic, partition: What it is about; None: all of the directory, or of the topic.
-        verdict: What it makes of the directory.
+        topic, partition: The partition of the note; None: all of the directory, or of the topic.
+        verdict: The state of the directory that follows from the note.
     """
 
     kind: str

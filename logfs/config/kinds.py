@@ -21,7 +21,7 @@ ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 class Kind(Protocol[T_co]):
-    """What values a key takes."""
+    """The kind of values that a key takes."""
 
     @property
     def type_name(self) -> str:
@@ -48,7 +48,7 @@ class Whole(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What is valid."""
+        """The valid values, in words."""
         alternative = " or -1" if self.or_minus_one else ""
         return f"a whole number in [{self.lower}, {self.upper}]{alternative}"
 
@@ -92,7 +92,7 @@ class Double(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """What is valid."""
+        """The valid values, in words."""
         if math.isinf(self.upper):
             return "a number"
         return f"a number in [{self.lower:g}, {self.upper:g}]"
@@ -142,7 +142,7 @@ class Choice(NamedTuple, Generic[ChoiceT]):
 
     @property
     def expected(self) -> str:
-        """What is valid."""
+        """The valid values, in words."""
         return "one of " + ", ".join(self.words)
 
     def parse(self, text: str) -> ChoiceT:
@@ -166,7 +166,7 @@ class Choices(NamedTuple, Generic[ChoiceT]):
 
     @property
     def expected(self) -> str:
-        """What is valid."""
+        """The valid values, in words."""
         return "a list of " + ", ".join(self.words)
 
     def parse(self, text: str) -> frozenset[ChoiceT]:

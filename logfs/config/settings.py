@@ -87,7 +87,7 @@ class Settings:
 
     __slots__ = ()
     noun: ClassVar[str]
-    """What the settings are of."""
+    """The thing that the settings belong to."""
     explicit: frozenset[str]
     """The keys that were given, even if with the value they have anyway."""
 

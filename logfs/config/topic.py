@@ -44,7 +44,7 @@ REMOVED_TOPIC_KEYS: Mapping[str, str] = {
 
 
 class CleanupPolicy(StrEnum):
-    """What happens to segments that are no longer written."""
+    """The policy for segments that are no longer written."""
 
     COMPACT = "compact"
     DELETE = "delete"
@@ -86,7 +86,7 @@ class TopicConfig(Settings):
 
     Attributes:
         explicit: The keys that were given.
-        base: What a key falls back to that is not given; None for Kafka's defaults.
+        base: The values of keys that are not given; None for Kafka's defaults.
     """
 
     noun: ClassVar[str] = "topic"
@@ -315,7 +315,7 @@ class TopicConfig(Settings):
         """Make the settings of a topic from text.
 
         Args:
-            base: What the other keys fall back to; None for Kafka's defaults.
+            base: The values of the other keys; None for Kafka's defaults.
 
         Raises:
             InvalidConfigError: A key is unknown, a value not valid, or two do not go together.

@@ -22,7 +22,7 @@ class FieldType(NamedTuple):
     """The type of a field.
 
     Attributes:
-        kind: What its JSON value decodes to.
+        kind: The type to which its JSON value decodes.
         is_optional: Whether the field may be null or missing.
         convert: Returns the value for the daemon, or raises ControlError; called with the name of
             the field and its value.
@@ -50,8 +50,8 @@ class RequestType(NamedTuple):
 
     Attributes:
         fields: The types of its fields by name. A daemon ignores other fields.
-        reply: What the answer contains, as JSON.
-        payload: What the payload of the request contains; empty: it has none.
+        reply: The contents of the answer, as JSON.
+        payload: The contents of the payload of the request; empty: it has none.
     """
 
     fields: Mapping[str, FieldType]

@@ -87,7 +87,7 @@ def whole_lines(
 
 
 _PIPE_BYTES = 1 << 20
-"""What everybody may ask for, unless ``/proc/sys/fs/pipe-max-size`` says otherwise."""
+"""The size that every user may ask for, unless ``/proc/sys/fs/pipe-max-size`` says otherwise."""
 
 
 def widen_pipe(descriptor: int) -> None:

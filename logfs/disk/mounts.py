@@ -27,7 +27,7 @@ def mount_id(path: str, sysfs: str = "/sys", mounts: str = "/proc/self/mountinfo
 
     Args:
         path: The directory.
-        sysfs: Where sysfs is mounted.
+        sysfs: The directory at which sysfs is mounted.
         mounts: The mounts of this process.
 
     Returns:

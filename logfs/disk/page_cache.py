@@ -34,7 +34,7 @@ def cached_pages(descriptor: int, position: int, length: int) -> int | None:
     """Return how many pages of a range of a file are in memory; None if the kernel does not say.
 
     Args:
-        position: Where the range begins, below the end of the file.
+        position: The start of the range, below the end of the file.
         length: The length of the range, > 0; it may end after the file.
     """
     length = min(length, os.fstat(descriptor).st_size - position)

@@ -49,7 +49,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class FileStat(NamedTuple):
-    """What a directory knows about a name."""
+    """The facts that a directory has about a name."""
 
     size: int
     """In bytes; for a directory the number of the file system."""
@@ -160,7 +160,7 @@ class File(Protocol):
         room; ``truncate`` gives back what lies after the new end.
 
         Args:
-            position: Where the blocks begin.
+            position: The position at which the blocks begin.
             length: Their bytes, > 0.
 
         Returns:

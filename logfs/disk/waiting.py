@@ -82,7 +82,7 @@ class Interruption:
 
 
 CURRENT: ContextVar[Interruption | None] = ContextVar("interruption", default=None)
-"""What interrupts the request that runs in this context; None: nothing does."""
+"""The interruption of the request that runs in this context; None: nothing interrupts it."""
 
 
 def forbid_waiting(*, is_forbidden: bool = True) -> None:
@@ -153,7 +153,7 @@ def held(lock: threading.Lock, address: str) -> Iterator[None]:
 
     Args:
         lock: The lock.
-        address: What it is for, for the errors.
+        address: The address that the lock is for, for the errors.
 
     Raises:
         WouldWaitError: Another thread has it, and this thread must not wait.

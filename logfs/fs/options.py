@@ -152,15 +152,15 @@ class MountOptions:
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
-        cache_dir: Where a read-only mount keeps its positions; None for the default.
+        cache_dir: The directory for the positions of a read-only mount; None for the default.
         isolation_level: Which records readers see.
-        metrics: Where metrics are served; None: nowhere.
+        metrics: The address at which metrics are served; None: nowhere.
         access_log: The file of the access log; None: none is kept.
         endpoint: The server of an object store; None for that of the environment.
         region: The region of its bucket; None for that of the environment.
         remote: The object store of the data directory; None for that of ``logfs.remote``.
         fsname: The device that /proc/mounts shows; None for the data directory.
-        config_file: Where more options stand; reading it is the caller's.
+        config_file: The file with more options; reading it is the caller's.
         run_as: Name of the user to become; that, too, is the caller's.
         unknown: Options that were ignored (``is_sloppy``).
         kernel: Options for the kernel.

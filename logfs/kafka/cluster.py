@@ -102,7 +102,7 @@ class Cluster:
 
     Attributes:
         cluster_id: As it names itself; empty before the first answer.
-        brokers: Where they listen, by node id.
+        brokers: The addresses of the brokers, by node id.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What mirrors and forwards have in common: threads that tell an owner, and the owner's ticks."""
+"""The common part of mirrors and forwards: threads that tell an owner, and the owner's ticks."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ class Owner:
 
     Attributes:
         stopping: Set when all threads are to end.
-        refusal: What the cluster refused; taken, and said, at the next tick.
+        refusal: The refusal of the cluster; taken, and said, at the next tick.
     """
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ def fetch_request(
     Args:
         wanted: The partitions, of one broker; the first ones are answered first.
         limits: See ``FetchLimits``.
-        rack: Where the client is; the leader may then name a replica near to it.
+        rack: The rack of the client; the leader may then name a replica near to it.
         is_committed: Leave out open transactions; else everything up to the high watermark.
     """
     topics: dict[tuple[str, UUID], list[object]] = {}

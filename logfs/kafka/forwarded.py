@@ -53,7 +53,7 @@ class ForwardedPartition:
 
     Args:
         local: The partition.
-        file: What is noted of it.
+        file: The notes of the partition.
         home: See ``ForwardIdentity``; of this directory.
 
     Attributes:

@@ -97,7 +97,7 @@ class Forward(ClusterCopy):
     Args:
         cluster: The cluster.
         disk: The data directory; its files must be writable.
-        plan: What is forwarded.
+        plan: The plan of what is forwarded.
         say: Called with a line for people when something changes.
     """
 

@@ -43,7 +43,7 @@ class MirrorPlan:
     Attributes:
         selection: Topics, and their local names.
         bootstrap: The brokers as they were given.
-        start: Where a new mirror begins: ``EARLIEST``, ``LATEST`` or epoch milliseconds.
+        start: The start of a new mirror: ``EARLIEST``, ``LATEST`` or epoch milliseconds.
         keep: ``source``, ``forever`` or a duration, as it was given.
         keep_ms: ``retention.ms`` for it; None: as the source, and its log start is followed.
         until_now: End when everything is there that was at the source at the start.
@@ -75,8 +75,8 @@ class Mirror(ClusterCopy):
 
     Args:
         cluster: The cluster.
-        target: Where its topics go.
-        plan: What is to be mirrored.
+        target: The directory for its topics.
+        plan: The plan of what is mirrored.
         say: Called with a line for people when something changes.
     """
 

@@ -52,7 +52,7 @@ class Acknowledged(NamedTuple):
     Attributes:
         error: Kafka's error code, 0 if there is none.
         base_offset: The base offset of its first record there; -1 if that is not known any more.
-        text: What the broker says of the error.
+        text: The text of the broker for the error.
         throttled_ms: How long the client is to wait.
     """
 

@@ -36,7 +36,7 @@ class ForwardFailedError(ClusterRefusedError):
 
 
 class AskAgainError(Exception):
-    """What is under way is not known any more: ask the brokers how far it has got."""
+    """The state of requests under way is lost: ask the brokers how far the forward has got."""
 
 
 class _OtherRecordsError(Exception):
@@ -122,7 +122,7 @@ class ForwardResumption:
     Attributes:
         where: The local partition.
         log: The same, for reading; everything that was appended is loaded.
-        file: What is noted of it.
+        file: The notes of the partition.
         shaping: How batches are made.
         trusts_note: The user says that what is noted is true.
         is_copy: The note was made in another directory or on another machine.

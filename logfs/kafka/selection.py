@@ -16,7 +16,7 @@ FOREVER = "-1"
 
 
 class OnRecreate(StrEnum):
-    """What to do when a topic was deleted at the source and made again."""
+    """The reaction to a topic that was deleted at the source and made again."""
 
     STOP = "stop"
     REPLACE = "replace"

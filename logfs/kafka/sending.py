@@ -53,7 +53,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class Totals:
-    """What was done since the start."""
+    """The work since the start."""
 
     bytes: int = 0
     records: int = 0
@@ -68,7 +68,7 @@ class Sender:
     """Sends the records of a partition to its outlets. One thread runs it; others read.
 
     Args:
-        file: What is noted of the partition.
+        file: The notes of the partition.
         shaping: How batches are made.
         skips_too_large: Records that the destination does not take are left out, as a loss.
 

@@ -33,7 +33,7 @@ _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 class SecurityProtocol(StrEnum):
-    """What a connection begins with."""
+    """The settings with which a connection begins."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -57,7 +57,7 @@ class Identification(StrEnum):
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int

@@ -44,7 +44,7 @@ _NOT_AN_ANSWER = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError,
     TypeError, ValueError, struct.error,
 )  # fmt: skip
-"""What kafka-python raises for bytes that are none."""
+"""The errors of kafka-python for bytes that are not of the protocol."""
 _EXPIRES_EARLY = 0.85
 """Part of the time of a login after which a new connection is made."""
 
@@ -57,7 +57,7 @@ class Connection:
         ClusterRefusedError: It refuses the login, or its certificate is not accepted.
 
     Attributes:
-        address: Where it leads.
+        address: The address of the connection.
         versions: Oldest and newest version of each kind of request that the broker knows.
     """
 

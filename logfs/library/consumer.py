@@ -37,7 +37,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class ConsumerAccess(NamedTuple):
-    """What reads the topics of a consumer, and its positions, and commits them."""
+    """The reader of the topics of a consumer, which also reads and commits its positions."""
 
     source: FollowedDirectory
     groups: Groups

@@ -41,7 +41,7 @@ class MountedWriter:
     Lines are split and checked by the daemon's rules, and their offsets stay unknown.
 
     Args:
-        refusal: What the control socket answered.
+        refusal: The refusal of the control socket.
     """
 
     has_gone = True

@@ -1,4 +1,4 @@
-"""What ``logfs offsets`` answers, from the files of a data directory, with a daemon or without."""
+"""The answers of ``logfs offsets``, from the files of a directory, with a daemon or without."""
 
 from collections.abc import Callable
 from datetime import tzinfo
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was asked of a partition, and what there is; None if nothing."""
+    """A question about a partition, and the answer; None if there is none."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ def ask(
 
     Args:
         times: As they were given; none for the ends and the largest timestamp.
-        level: What is shown; None for what the mount shows if a daemon serves it, else everything.
+        level: The level to show; None: that of the mount if a daemon serves it, else everything.
         as_kafka: Answer as a broker does.
 
     Returns:

@@ -93,7 +93,7 @@ class Access(NamedTuple):
         daemon: The daemon that owns it.
         store: The store that this process owns meanwhile.
         point: The mount point of its daemon, whose control socket is another user's.
-        refusal: What the control socket answered then.
+        refusal: The refusal of the control socket.
     """
 
     daemon: "Daemon | None" = None

@@ -47,7 +47,7 @@ PATIENCE_S = 60.0
 
 
 class DirectoryKind(Enum):
-    """What a path is for logfs."""
+    """The meaning of a path for logfs."""
 
     DATA = auto()
     """A data directory."""
@@ -96,7 +96,7 @@ def split_path(
 
     Args:
         path: Absolute, without symbolic links, ``.`` and ``..``; the whole is a leading part too.
-        mount_points: Where logfs is mounted; paths of the same kind.
+        mount_points: The mount points of logfs; paths of the same kind.
         kind_of: What a path is. Asked from the longest leading part to the shortest, and not for
             more than it takes.
         may_begin: An empty directory will do.

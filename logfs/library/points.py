@@ -95,7 +95,7 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
 
 
 class BoundedLog(Protocol):
-    """What has to be known of a partition."""
+    """The facts of a partition that a bound needs."""
 
     def earliest(self) -> int:
         """Return the log start offset."""

@@ -32,7 +32,7 @@ class NewRecord(NamedTuple):
 
 
 Appendable: TypeAlias = bytes | NewRecord | Record
-"""What can be appended: a value, a new record, or one that was read (its offset is ignored)."""
+"""A value, a new record, or a record that was read; the offset of the latter is ignored."""
 
 
 def chunks(records: Iterable[Appendable], now_ms: int, zone: tzinfo) -> Iterator[list[Record]]:

@@ -1,4 +1,4 @@
-"""What ``logfs remote`` does: the object store of a data directory, and stores by their URL."""
+"""The work of ``logfs remote``: the object store of a data directory, and stores by their URL."""
 
 import socket
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ _INTERNAL = "__"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is read; all topics but internal ones if nothing is set. A pattern is searched."""
+    """The topics to read; all but internal ones if nothing is set. A pattern is searched."""
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None

@@ -93,7 +93,7 @@ class Store(Closeable):
         Args:
             group: The name of the group; it exists from its first commit on.
             topics: A topic, several topics, or topics with the numbers of partitions.
-            start: Where a partition begins for which the group has committed nothing.
+            start: The start in a partition in which the group has committed nothing.
 
         Raises:
             NoSuchTopicError: There is no such topic.

@@ -28,7 +28,7 @@ from logfs.log.reading.address import (
 
 @dataclass(frozen=True, slots=True)
 class LogsPath:
-    """What a path names: directories, and the topic and the rest of an address, if it is one."""
+    """The meaning of a path: directories, and the topic and the rest of an address, if any."""
 
     roots: tuple[str, ...]
     topic: str | None = None

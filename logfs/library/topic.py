@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class AppendedTo(NamedTuple):
-    """Where a record was appended."""
+    """The place of a record that was appended."""
 
     partition: int
     offset: int

@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class Ownership(NamedTuple):
-    """What was set; None where nothing was."""
+    """The attributes that were set; None where none was."""
 
     mode: int | None = None
     uid: int | None = None

@@ -1,4 +1,4 @@
-"""What can be read of a store: its topics, their partitions and settings."""
+"""The readable part of a store: its topics, their partitions and settings."""
 
 import threading
 import weakref
@@ -32,10 +32,10 @@ class Catalog(Generic[LogT]):
     Attributes:
         read_only: Nothing is written into it, not even its lock.
         attributes: Remembered owners and modes of topics and partitions.
-        topic_defaults: What topics have that is not set for them.
+        topic_defaults: The settings of topics that have none.
         was_clean: The last owner had stopped cleanly.
         retired: The counters of deleted partitions.
-        groups: What consumer groups have committed.
+        groups: The positions of consumer groups.
         is_followed: Another process writes the directory, and this one follows it.
     """
 

@@ -48,7 +48,7 @@ class LastStop(NamedTuple):
 
     Attributes:
         is_clean: Nothing needs to be scanned.
-        note: What holds only until the machine stops; None after a stop that flushed.
+        note: The note that holds only until the machine stops; None after a stop that flushed.
     """
 
     is_clean: bool

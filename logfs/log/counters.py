@@ -75,7 +75,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Deleted:
-    """What was given up for one reason: segments, and bytes of their ``.log`` files."""
+    """The deletions for one reason: segments, and bytes of their ``.log`` files."""
 
     segments: int = 0
     size_bytes: int = 0
@@ -88,19 +88,19 @@ class LogCounters:
     Attributes:
         appends: Requests that appended something; Kafka's produce requests.
         failed_appends: Requests that met an error of the disk.
-        records, bytes_in: What was appended: records, and bytes of the ``.log``.
+        records, bytes_in: The appends: records, and bytes of the ``.log``.
         bytes_out: Bytes that readers got, rendered; those that the kernel keeps are not seen.
         append_s: How long appends took, from batch to visible.
         flush_s: How long flushes took that had something to do.
         recoveries: How often it was loaded after an unclean stop.
-        recovered_segments, recovered_bytes: What was scanned for that.
-        deleted: What was given up from the start on, by reason.
+        recovered_segments, recovered_bytes: The scans of recovery.
+        deleted: The deletions from the start of the log, by reason.
         retention_ms: Clock of the last look of retention; None if there was none.
         expired, expired_bytes: How often readers found that what they were about to read had been
             deleted, and how much that was, as text.
-        compacted_bytes_in, compacted_bytes_out: What they read, and what they left of it.
+        compacted_bytes_in, compacted_bytes_out: The bytes that compaction read, and left.
         packed_segments: Segments that became smaller by packing.
-        packed_bytes_in, packed_bytes_out: What packing read, and what it made of that.
+        packed_bytes_in, packed_bytes_out: The bytes that packing read, and wrote.
     """
 
     appends: int = 0
@@ -248,7 +248,7 @@ class CompactionStatus(RewritingStatus):
 
     Attributes:
         lock: Held while it is compacted.
-        read_bytes, written_bytes: What it read, and what it left of that.
+        read_bytes, written_bytes: The bytes that were read, and those that were left of them.
         dirty_ratio: Share of the bytes that could be cleaned when that was last looked at.
         unsaved_offset: ``end_offset`` as long as the checkpoint file does not have it.
         uncleanable: Why it is not compacted any more until the next start; None if it is.

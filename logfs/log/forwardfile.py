@@ -55,7 +55,7 @@ _REPORTED: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("reported", "acknowledged", "bytes", "records", "retries", "losses"), int),
     **dict.fromkeys(("produce_seconds", "throttled_ms"), (int, float)),
 }
-"""What a process reports; what has another type is left out."""
+"""The report of a process; fields of another type are left out."""
 
 
 class ForwardIdentity(NamedTuple):
@@ -109,7 +109,7 @@ class ForwardNote(NamedTuple):
     Attributes:
         name: The name of the file, without its directory.
         held_offset: Records from this offset on were not acknowledged yet, as far as is known.
-        report: What the process said last; empty: nothing that can be read.
+        report: The last report of the process; empty: none that can be read.
         problem: Why the file does not parse, and what to do; empty: it does.
     """
 
@@ -177,7 +177,7 @@ class ForwardNotes:
 
 @dataclass(slots=True)
 class _Slot:
-    """What is known of a slot: the number of the last write, and its copies."""
+    """The state of a slot: the number of the last write, and its copies."""
 
     number: int
     durable_copy: int

@@ -1,4 +1,4 @@
-"""What the log must know of the machine, given from outside: it reads no clock and no chance."""
+"""The facts of the machine, given from outside: the log reads no clock and no random numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

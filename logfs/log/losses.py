@@ -44,7 +44,7 @@ class Loss(NamedTuple):
         position: Byte in that file at which it begins.
         offset: Offset of the first record concerned, if known. For damage that a reader met
             (corrupt), the offset at which reading continues after it.
-        detail: What happened and where the bytes are now, in a sentence.
+        detail: The event, and the place of the bytes now, in a sentence.
     """
 
     time_ms: int

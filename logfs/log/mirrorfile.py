@@ -74,7 +74,7 @@ class MirrorSource(NamedTuple):
 
 
 class MirrorFacts(NamedTuple):
-    """What the process that mirrors a partition said of it last, and when."""
+    """The last report of the process that mirrors a partition, and its time."""
 
     values: dict[str, object]
     time_ms: int

@@ -79,7 +79,7 @@ class FileKind(StrEnum):
 
 
 class FileSuffix(StrEnum):
-    """Where a file is on its way in or out. Source: Kafka LogFileUtils."""
+    """The state of a file that is being added or removed. Source: Kafka LogFileUtils."""
 
     NONE = ""
     DELETED = ".deleted"

@@ -110,12 +110,12 @@ class PartitionLog(ReadableLog):
 
     @property
     def mirror(self) -> MirrorSource | None:
-        """What it is a mirror of; None: an ordinary partition, which takes appends."""
+        """The source of a mirror; None: an ordinary partition, which takes appends."""
         return self.state.mirror
 
     @property
     def mirror_meta(self) -> dict[str, object] | None:
-        """What ``.meta`` shows of a mirror."""
+        """The facts of a mirror that ``.meta`` shows."""
         mirror = self.state.mirror
         return None if mirror is None else mirror.as_json(self.state.mirror_facts)
 
@@ -148,7 +148,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def producers(self) -> ProducerState:
-        """What is known of the producers at the log end."""
+        """The state of the producers at the log end."""
         return self.state.producers
 
     def encode_options(self) -> EncodeOptions:
@@ -206,7 +206,7 @@ class PartitionLog(ReadableLog):
 
     @property
     def quota_meta(self) -> dict[str, int | float] | None:
-        """What ``.meta`` shows of the quotas of the topic; None: it has none."""
+        """The quotas of the topic as ``.meta`` shows them; None: it has none."""
         config, usage = self.config, self.state.usage
         if not config.has_quota:
             return None

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from logfs.errors import QuotaExceededError
 
 SEGMENT_BYTES = 16 * 1024
-"""What a sealed segment takes of a quota at least: the blocks of its files."""
+"""The least size of a sealed segment for a quota: the blocks of its files."""
 MOST_REQUESTS = 32
 """After how many requests all partitions are measured again."""
 BURST_S = 1.0
@@ -69,11 +69,11 @@ class TopicUsage:
         """Let a request append so many bytes.
 
         Args:
-            what: What has the quota, for the error.
-            size_bytes: What the request adds.
-            limit: What it may have.
+            what: The name of the thing that has the quota, for the error.
+            size_bytes: The size that the request adds.
+            limit: The size that is allowed.
             name: The name of the limit.
-            most_bytes: What the logs may grow by if that is not ``size_bytes``.
+            most_bytes: The most that the logs may grow by, if that is not ``size_bytes``.
 
         All partitions are measured only when the bytes admitted since the last time may have
         reached the limit, or after ``MOST_REQUESTS``. So requests to several partitions at one

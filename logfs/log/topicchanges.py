@@ -80,7 +80,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             now_ms: The clock.
             ownerships: Owners and modes of its partitions and, under None, of the topic. They are
                 set before the topic becomes visible.
-            mirror: What it is a mirror of, whose topic id it gets; None: an ordinary topic.
+            mirror: The source of a mirror, whose topic id it gets; None: an ordinary topic.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, InvalidConfigError, ReadOnlyError, OSError.
@@ -122,7 +122,7 @@ class ChangeableCatalog(Catalog[PartitionLog]):
             partitions: The new number of partitions.
             now_ms: The clock.
             ownership: Owner and mode of each new partition, set before it becomes visible.
-            mirror: What they are mirrors of; a mirror grows with its source only.
+            mirror: The source of a mirror; a mirror grows with its source only.
 
         Raises:
             MirrorError: It is a mirror, and ``mirror`` is None.

@@ -1,4 +1,4 @@
-"""Where logfs keeps what it can make again: the directory of the service, or the user's."""
+"""The directory for files that logfs can make again: that of the service, or the user's."""
 
 import logging
 import os

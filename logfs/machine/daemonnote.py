@@ -15,7 +15,7 @@ class DaemonNote(NamedTuple):
 
     Attributes:
         pid: Its process. Any process that may write to the directory can change it.
-        mount_point: Where it is mounted.
+        mount_point: The mount point.
     """
 
     pid: int

@@ -46,7 +46,7 @@ def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
 
     Args:
         root: See ``resolve_root``.
-        place: Where the store is, if the environment or the directory does not say it.
+        place: The place of the store, if the environment or the directory does not say it.
 
     Raises:
         InvalidConfigError: The URL is none, its store cannot be used here, or ``logfs.remote`` of

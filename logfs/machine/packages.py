@@ -4,7 +4,7 @@ import shlex
 import sys
 
 _INSTALLED = "/opt/logfs/"
-"""Where ``make install`` makes an environment for each version."""
+"""The directory in which ``make install`` makes an environment for each version."""
 
 
 def how_to_add(extra: str) -> str:

@@ -1,4 +1,4 @@
-"""Where an object store is, if neither the environment nor the directory is to say it."""
+"""The place of an object store, if neither the environment nor the directory is to say it."""
 
 from typing import NamedTuple
 

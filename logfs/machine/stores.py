@@ -27,7 +27,7 @@ def data_disk(root: str, place: StorePlace) -> RootedDisk:
     """Return the disk of a data directory, with the files that only its object store has.
 
     Args:
-        place: Where the store is; with a URL instead of what ``logfs.remote`` says.
+        place: The place of the store; with a URL instead of what ``logfs.remote`` says.
 
     Raises:
         InvalidConfigError: ``logfs.remote`` does not parse.

@@ -37,7 +37,7 @@ _LZ4_MAX_LEVEL = 12
 _FIRST_RATIO = 8
 """Memory for what may grow beyond the limit, times its size; again as many times if too small."""
 _NO_SPACE = "failed to write whole buffer"
-"""What cramjam says when the space it was given is too small."""
+"""The message of cramjam when the space it was given is too small."""
 
 _ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 _ZSTD_BLOCK_BYTES = 128 * 1024

@@ -1,4 +1,4 @@
-"""What goes into the encoder beside the lines, and what comes out of it."""
+"""The input of the encoder beside the lines, and its output."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -42,7 +42,7 @@ class EncodeOptions:
         timestamp_before_max_ms: How far a record's timestamp may lie before ``now_ms``.
         timestamp_after_max_ms: How far it may lie after ``now_ms``.
         producer: The producer; sequence numbers continue from batch to batch. None: a plain writer.
-        headers: What the record of a line gets after its own headers; only for lines.
+        headers: The headers of the record of a line after its own headers; only for lines.
         key_delimiter: Lines of text are a key, this, and a value; empty: they are values.
     """
 

@@ -22,7 +22,7 @@ _INT64_BOUND = 2**63
 
 
 class Line(NamedTuple):
-    """What one line says."""
+    """The contents of one line."""
 
     timestamp: int | None
     key: bytes | None

@@ -34,7 +34,7 @@ MAGIC_AT = 16
 UP_TO_MAGIC_BYTES = 17
 CRC_AT = 17
 CRC_START = 21
-"""Where the bytes begin that the CRC covers; it covers all to the end of the batch."""
+"""The start of the bytes that the CRC covers; it covers all to the end of the batch."""
 CODEC_AT = 22
 """The lower byte of the attributes."""
 LAST_OFFSET_DELTA_AT = 23

@@ -34,9 +34,9 @@ class PartitionOverview(NamedTuple):
         oldest_timestamp, newest_timestamp: That of the first retained record, and the largest.
         records_per_second, bytes_per_second: Recent rates of appends; bytes of text.
         offline: Why it accepts no appends; None if it does.
-        is_unreadable: It cannot be read either.
-        mirror: What ``.meta`` shows of its source; None: it is no mirror.
-        forwards: What ``.meta`` shows of the clusters that it is forwarded to.
+        is_unreadable: The partition cannot be read either.
+        mirror: The source of a mirror as ``.meta`` shows it; None: it is no mirror.
+        forwards: The clusters to which it is forwarded, as ``.meta`` shows them.
     """
 
     topic: str
@@ -105,7 +105,7 @@ class TopicOverview(NamedTuple):
         has_config: It has its own configuration; one that a broker made has none, and is
             never trimmed or compacted. None: not known.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
-        quota: What ``.meta`` shows of its quotas; None: it has none.
+        quota: The quotas as ``.meta`` shows them; None: it has none.
     """
 
     topic: str

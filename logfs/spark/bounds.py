@@ -48,7 +48,7 @@ class Bound:
     Attributes:
         everywhere: The point in every partition; None if each has its own.
         each: The point in each partition.
-        is_selector: It means what it means in an address.
+        is_selector: The point means the same as in an address.
         misses_are_latest: A time that nothing has reached is the end, not an error.
     """
 

@@ -41,7 +41,7 @@ _BATCH = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Staged(WriterCommitMessage):
-    """What a task has staged."""
+    """The rows that a task has staged."""
 
     query: str
     files: tuple[StagedFile, ...]

@@ -92,7 +92,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._served: TopicPartition | None = None
 
     def __getstate__(self) -> tuple[ReadOptions, Work]:
-        """What workers need: they only read."""
+        """The settings of workers, which only read."""
         return self._options, self._work
 
     def __setstate__(self, state: tuple[ReadOptions, Work]) -> None:

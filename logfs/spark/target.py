@@ -45,7 +45,7 @@ class Transaction(NamedTuple):
 
     Attributes:
         application: A name that the user chose.
-        number: It only grows: a table with a lower number, or the same, was appended before.
+        number: A number that only grows. A lower or the same number was appended before.
     """
 
     application: str
@@ -53,7 +53,7 @@ class Transaction(NamedTuple):
 
 
 class SinkTarget(NamedTuple):
-    """Where rows go: to one topic, or (None) to that of each row."""
+    """The topic of the rows; None: each row names one."""
 
     root: str
     topic: str | None
@@ -123,7 +123,7 @@ def advice_on(target: SinkTarget, batch_bytes: str | None) -> str | None:
     """Say which setting of Spark makes it slow to write somewhere; None: nothing does.
 
     Args:
-        batch_bytes: What ``BYTES_OF_A_BATCH`` was set to; None: it was not set.
+        batch_bytes: The value to which ``BYTES_OF_A_BATCH`` was set; None: it was not set.
     """
     # With any limit Spark measures a column of lists again for every row of a batch.
     if not target.has_headers or batch_bytes == _NO_LIMIT:

@@ -1,4 +1,4 @@
-"""What a task carries to a worker, and what it does there: read ranges of offsets."""
+"""The data that a task carries to a worker, and its work there: read ranges of offsets."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class StoredRange(NamedTuple):
 
 
 class LogfsPartition(InputPartition):
-    """What one task reads, in order."""
+    """The ranges that one task reads, in order."""
 
     def __init__(self, ranges: tuple[StoredRange, ...]) -> None:
         super().__init__(ranges)
@@ -40,7 +40,7 @@ class LogfsPartition(InputPartition):
 
 
 class Work(NamedTuple):
-    """What all tasks of a query have in common; it is sent to each of them."""
+    """The common part of all tasks of a query; it is sent to each of them."""
 
     columns: tuple[ArrowColumn, ...]
     level: IsolationLevel

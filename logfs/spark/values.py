@@ -1,4 +1,4 @@
-"""What the values of options look like. Pure."""
+"""The forms of the values of options. Pure."""
 
 from collections.abc import Mapping
 

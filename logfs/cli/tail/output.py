@@ -1,4 +1,4 @@
-"""Where ``logfs tail`` writes lines, flushes them, and commits the positions of a group."""
+"""The output of ``logfs tail``: it writes lines, flushes, and commits the positions of a group."""
 
 import select
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from logfs.cli.tail.groups import TailGroup
 
 _GROUP_BYTES = 4 << 10
-"""What is flushed at a time for a group: a pipe takes all of it or nothing."""
+"""The bytes that are flushed at a time for a group: a pipe takes all of them or none."""
 
 
 class Output:

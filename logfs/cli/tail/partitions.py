@@ -1,4 +1,4 @@
-"""What PATHs name: the partitions of a directory, each opened where to begin."""
+"""The partitions that PATHs name, each opened where to begin."""
 
 from bisect import bisect_left
 from collections import deque
@@ -51,8 +51,8 @@ class TailedPath:
 
     Attributes:
         topic, number: None: all.
-        point: Where to begin; None: with the last records.
-        stop: Where to end; None: at the end.
+        point: The point at which to begin; None: with the last records.
+        stop: The point at which to end; None: at the end.
     """
 
     path: str
@@ -78,7 +78,7 @@ def select(
     """Return what a PATH, which is that place, means.
 
     Args:
-        view: Where PATH does not say which.
+        view: The view for a PATH that names none.
         takes_addresses: PATH may have FROM and TO, and begins with the first record if neither it
             nor the query says where to begin.
 
@@ -118,7 +118,7 @@ class TailedDirectory(Closeable):
 
     Args:
         place: The first of the PATHs.
-        level: What is shown; None: as the mount shows it, else everything.
+        level: The level to show; None: that of the mount, else everything.
         search: Which records are wanted; None: all.
         group: Its positions are where to begin; None: no group.
         watch: Told of every directory that may change.

@@ -29,7 +29,7 @@ class TailPrinter(Closeable):
 
     Args:
         reports: Told what went wrong with a PATH or partition, which is left out from there on.
-        level: What is shown; None: as the mount shows it, else everything.
+        level: The level to show; None: that of the mount, else everything.
         query: Which records are printed, from when to when, and how.
         group: Its positions are where to begin, and are committed; None: no group.
         has_prefix: Say where a record is from; None: if there is more than one partition.

@@ -66,7 +66,7 @@ class Followed:
 
     Attributes:
         cursor: Everything before it was printed.
-        end: Where what was there at the start ends.
+        end: The end of the records that were there at the start.
         root: The root of its PATH.
         highest_ms: The largest timestamp so far. A merge keeps the order of a partition: it treats
             a record as if it had this timestamp.

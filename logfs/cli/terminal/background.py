@@ -38,7 +38,7 @@ def run_held(command: Sequence[str], log_file: str | None) -> NoReturn:
 
     Args:
         command: Its program and arguments; they must not depend on the working directory.
-        log_file: Where the holder writes messages, an absolute path; None: to syslog only.
+        log_file: The file for messages of the holder, an absolute path; None: to syslog only.
     """
     waiting = leave_terminal().descriptor
     os.set_inheritable(waiting, True)

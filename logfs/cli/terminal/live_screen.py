@@ -48,7 +48,7 @@ class LiveScreen:
         """Show what a function prints, as much of it as the terminal has room for.
 
         Args:
-            is_plain: It prints as into a file: no colours, no lines of tables.
+            is_plain: Whether output is as for a file: no colours, no lines of tables.
         """
         printed = _Printed(is_terminal=not is_plain)
         with redirect_stdout(printed):
@@ -74,7 +74,7 @@ class LiveScreen:
 
 
 class _Printed(io.StringIO):
-    """What is printed, by programs that ask whether it is a terminal."""
+    """The output for programs that ask whether it is a terminal."""
 
     encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
 

@@ -19,7 +19,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class LogOutput(NamedTuple):
-    """Where and how a daemon logs; without a file to stderr, or syslog in the background."""
+    """The target and form of a daemon's log; without a file stderr, or syslog in the background."""
 
     file: str | None = None
     form: str = "auto"

@@ -164,7 +164,7 @@ class Blocks:
         cache: Keeps blocks between runs.
 
     Attributes:
-        counters: What was read.
+        counters: The counters of reads.
         throttle: Called with the length of each request before it is sent; it may wait.
         store: See above.
     """

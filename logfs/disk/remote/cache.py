@@ -57,7 +57,7 @@ class _Entry:
     """One file.
 
     Attributes:
-        disk_bytes: What it takes on the disk.
+        disk_bytes: The size on the disk.
         checked: Blocks that were checked in this process.
         bad: Blocks that are not what they should be.
         files: Open ones.
@@ -117,7 +117,7 @@ class CacheDirectory:
 
     @property
     def used_bytes(self) -> int:
-        """What the files take on the disk."""
+        """The size of the files on the disk."""
         return self._used_bytes
 
     def bytes_of(self, keys: Iterable[str]) -> int:

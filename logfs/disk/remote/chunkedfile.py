@@ -15,7 +15,7 @@ from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 
 _KEPT_BYTES = 16 << 20
-"""What the decompressed chunks of one open file take at most; one chunk is kept in any case."""
+"""The most bytes of decompressed chunks of one open file; one chunk is kept in any case."""
 
 
 class ChunkedPart(NamedTuple):
@@ -25,7 +25,7 @@ class ChunkedPart(NamedTuple):
         part: The object, as a whole.
         size: Bytes of the file.
         chunk_bytes: Bytes of the file in each chunk; the last one may be shorter.
-        ends: Where each chunk ends in the object; they follow each other.
+        ends: The end of each chunk in the object; they follow each other.
         decode: Decompresses a chunk; it raises ValueError or ``LogfsError`` if that fails.
     """
 
@@ -52,7 +52,7 @@ class ChunkedFile(ReadOnlyFile):
     Args:
         file: The object.
         name: For errors.
-        place: Where the chunks are.
+        place: The place of the chunks.
     """
 
     __slots__ = ("_chunks", "_file", "_guard", "_place")

@@ -1,4 +1,4 @@
-"""What reads from a store have cost."""
+"""The cost of reads from a store."""
 
 
 class BlockCounters:

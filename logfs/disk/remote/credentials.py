@@ -56,7 +56,7 @@ _SHOWN = 4
 
 
 class SigningKeys(NamedTuple):
-    """What signs a request; its text has no secret."""
+    """The credentials that sign a request; their text has no secret."""
 
     access_key_id: str
     secret_access_key: str
@@ -90,7 +90,7 @@ class Credentials(Protocol):
 
     @property
     def source(self) -> str:
-        """Where the keys in use come from, in words, and what renews them."""
+        """The source of the keys in use, in words, and what renews them."""
         ...
 
     @property
@@ -198,7 +198,7 @@ class _OfEnvironment:
 
 
 class _OfObstore:
-    """What obstore finds by itself, or no credentials at all."""
+    """The credentials that obstore finds by itself, or none at all."""
 
     may_change = False
     region: str | None = None

@@ -47,7 +47,7 @@ _REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect"})
 _NO_AUTHORITIES = "No CA certificates were loaded"
 """The library needs some also for servers without TLS."""
 _METADATA = re.compile(r"169\.254\.169\.254|fd00:ec2::254|metadata\.google\.internal")
-"""Where machines of the clouds get their credentials."""
+"""The addresses at which machines of the clouds get their credentials."""
 
 
 class Failure(NamedTuple):

@@ -117,7 +117,7 @@ class OverlayDisk:
 
     @property
     def block_counters(self) -> BlockCounters | None:
-        """What reads from the store have cost; None before it was used."""
+        """The cost of reads from the store; None before it was used."""
         return self._counters()
 
     def object_cache_bytes(self, keys: Iterable[str]) -> int:
@@ -131,7 +131,7 @@ class OverlayDisk:
 
     @property
     def catalog(self) -> RemoteCatalog:
-        """What is in the store."""
+        """The names that are in the store."""
         return self._catalog
 
     def open(

@@ -11,7 +11,7 @@ from logfs.disk.remote.objects import ChangedError, ObjectStore
 from logfs.errors import InvalidConfigError
 
 PROBE = "logfs-probe-"
-"""What the key of the object begins with that is stored and removed."""
+"""The beginning of the key of the object that is stored and removed."""
 _RACERS = 6
 _ADVICE = (
     "Two writers could not be told apart there. Use a store that honors If-Match and "

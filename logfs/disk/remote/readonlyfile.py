@@ -1,4 +1,4 @@
-"""What all files of an object store have in common: they never change, and are durable."""
+"""The common part of all files of an object store: they never change, and are durable."""
 
 import errno
 from typing import NoReturn

@@ -35,13 +35,13 @@ AHEAD_BYTES = 8 * LONGEST_SPAN * BLOCK_BYTES
 """The most that is read ahead of one reader."""
 _FIRST_AHEAD_BYTES = 2 * BLOCK_BYTES
 _GROWTH = 4
-"""What is read ahead grows by this factor with every span that is read to its end."""
+"""The factor by which read-ahead grows with every span that is read to its end."""
 _READERS = 16
 """The most readers of one file whose places are known."""
 _NEAR_BYTES = 2 * BLOCK_BYTES
 """A read within this distance of where a reader is expected is of this reader."""
 _SEQUENTIAL_BYTES = 256 << 10
-"""What a reader has read at one place before it is sequential."""
+"""The bytes that a reader has read at one place before it is sequential."""
 _REMEMBERED = 10_000
 """How many objects are known to have been read sequentially."""
 

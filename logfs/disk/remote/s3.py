@@ -564,7 +564,7 @@ class _Source:
     """The parts of an upload.
 
     Attributes:
-        error: What the parts have raised.
+        error: The error that the parts have raised.
         is_at_end: Whether there are no more.
     """
 

@@ -113,7 +113,7 @@ class TreeDisk:
 
     @property
     def block_counters(self) -> BlockCounters | None:
-        """What reads from the store have cost."""
+        """The cost of reads from the store."""
         return self._counters()
 
     def open(

@@ -76,7 +76,7 @@ class ControlNote:
         """Make a change that may be complete already, which the error says then.
 
         Args:
-            error: What a change raises that is complete.
+            error: The error that a complete change raises.
             is_done: Tells whether it would be raised now; then the request is not noted.
         """
         if not self.was_begun and not is_done():
@@ -116,7 +116,7 @@ class ControlNotes:
     """Answers each numbered request once. Event loop only.
 
     Attributes:
-        journal: Where notes and answers are kept.
+        journal: The journal with notes and answers.
     """
 
     def __init__(self, journal: Journal | None = None) -> None:

@@ -156,7 +156,7 @@ class Journal:
         files: The open files, by handle.
         directories: The open directories, by handle.
         lines: The files of unfinished lines, by handle.
-        passages: Where reads passed holes: the last ones of each handle, in their order.
+        passages: The places at which reads passed holes: the last of each handle, in order.
         poll_handles: The poll handle of each handle that was polled.
         backings: The number of the backing file of each inode that has one.
         deleted: The deleted segments that open files read, in the order of their deletion.
@@ -269,7 +269,7 @@ class Journal:
 
         Args:
             unique: The number of the request, without the bit of a resent one.
-            kind: What it does; any number.
+            kind: The kind of the request; any number.
             text: To what.
         """
         self._note(_Kind.BEGUN, unique, 0, kind, text=text.encode())

@@ -24,12 +24,12 @@ each is answered as soon as it is complete."""
 
 
 class NoteKind(IntEnum):
-    """What a note in the journal says."""
+    """The contents of a note in the journal."""
 
     BEGUN = 1
     DONE = 2
     CONTROL = 3
-    """It belongs to a request of the control socket; see ``control``."""
+    """The note belongs to a request of the control socket; see ``control``."""
 
 
 class Note:
@@ -38,7 +38,7 @@ class Note:
     Attributes:
         was_begun: An earlier daemon has begun to do it; it may be complete or not.
         is_done: An earlier daemon has done it.
-        text: What that daemon noted.
+        text: The text that that daemon noted.
     """
 
     def __init__(self, journal: Journal, request: int) -> None:
@@ -60,7 +60,7 @@ class Note:
         Args:
             call: Makes it; ``was_begun`` says that parts of it may be made.
             args: For the call.
-            text: What to note.
+            text: The text to note.
             is_refused: Tells whether the call will raise an error without changing anything.
         """
         if self.is_done:
@@ -82,7 +82,7 @@ class RequestNotes:
     """The notes of a mount. Event loop only.
 
     Attributes:
-        journal: Where they are.
+        journal: The journal with the notes.
     """
 
     def __init__(self) -> None:

@@ -63,7 +63,7 @@ class KeptNodes:
         tree: The names.
 
     Attributes:
-        journal: Where they are noted.
+        journal: The journal with the notes.
     """
 
     def __init__(self, tree: Tree) -> None:

@@ -75,7 +75,7 @@ class SlotWord(IntEnum):
     NODE = auto()
     SIZE = auto()
     LOG_END = auto()
-    """Where the log ended before the append."""
+    """The end of the log before the append."""
     UNFINISHED = auto()
     """Bytes of the unfinished line before it."""
     APPLIED = auto()

@@ -45,7 +45,7 @@ _INDEX = b"logfs\n\n/metrics    metrics for Prometheus\n/healthz    whether the 
 
 
 class HttpResponse(NamedTuple):
-    """What a client is sent."""
+    """The answer to a client."""
 
     status: HTTPStatus
     body: bytes = b""
@@ -63,7 +63,7 @@ class Endpoint:
     """Serves the metrics of a mount. ``start`` and ``stop`` from one other thread.
 
     Args:
-        listener: Where; closed by ``stop``.
+        listener: The socket; closed by ``stop``.
         exposition: Makes the text.
         point: The mount point.
     """

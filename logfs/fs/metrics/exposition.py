@@ -35,7 +35,7 @@ class Exposition:
         """Return all metrics, and what kind of text that is.
 
         Args:
-            accept: What the client says it understands (the header ``Accept``).
+            accept: The formats that the client understands (the header ``Accept``).
             mount_answers: Whether the mount has answered just now; None if it was not asked.
         """
         self._own.mount_answers = mount_answers

@@ -199,7 +199,7 @@ def totals(logs: Sequence[ReadableLog], retired: LogCounters) -> Iterator[Family
 
     Args:
         logs: All partitions.
-        retired: What deleted ones have counted.
+        retired: The counters of deleted ones.
     """
     counters = [retired, *(log.counters for log in logs)]
     for name, text, of_counters in _OF_ALL:

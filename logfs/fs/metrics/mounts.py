@@ -234,7 +234,7 @@ _WITHOUT_PYTHON: tuple[tuple[Answered, str, str, str], ...] = (
     (Answered.FLUSH, "flush", "", ""),
     (Answered.RELEASE, "release", "", ""),
 )
-"""What the hooks count: kind, request; name and help of its own metric, if there is one."""
+"""The counters of the hooks: kind, request; name and help of a separate metric, if there is one."""
 
 
 def _of_requests(operations: Operations) -> Iterator[Family]:

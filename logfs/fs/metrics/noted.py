@@ -7,7 +7,7 @@ from logfs.fs.metrics.family import Family, Kind, Sample
 from logfs.log.reading.readable import ReadableLog
 
 Facts = dict[str, object]
-"""What is noted of one partition: what its ``.meta`` shows."""
+"""The facts of one partition that ``.meta`` shows."""
 Row = tuple[ReadableLog, Facts]
 
 

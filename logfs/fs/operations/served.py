@@ -164,7 +164,7 @@ class Operations(RefusedOperations):
 
     @property
     def journal(self) -> Journal:
-        """What is noted for the next daemon of this mount."""
+        """The notes for the next daemon of this mount."""
         return self._kept.journal
 
     def take_over(

@@ -45,7 +45,7 @@ class TopicChangeQueue:
     A change whose disk hangs holds up no other topic.
 
     Attributes:
-        names: What is looked up natively, not during a change.
+        names: The names that are looked up natively, not during a change.
     """
 
     def __init__(self, store: AnyStore, tree: Tree, clock: Clock, names: NativeNames) -> None:

@@ -25,7 +25,7 @@ class DiskCall(Generic[T]):
     """A call that has begun. Event loop only.
 
     Attributes:
-        is_done: It has ended while the loop waited.
+        is_done: Whether the call ended while the loop waited.
     """
 
     __slots__ = ("_call", "_claim", "_context", "_error", "_result", "_token", "_woken", "is_done")

@@ -29,7 +29,7 @@ class MountedPartition:
         log: The log; see ``replace_log``.
         executor: Runs the calls of the partition.
         open_files: How many of its files are open, for reading or writing.
-        reload_after_s: It is not reloaded before this time, because the last reload failed.
+        reload_after_s: The time before which no reload is tried, because the last one failed.
     """
 
     __slots__ = (

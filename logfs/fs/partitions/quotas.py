@@ -60,9 +60,9 @@ class WriterLimits:
 
     Args:
         owner: The owner of the topic.
-        stored: What the topics of the owner have together.
+        stored: The bytes that the topics of the owner have together.
         max_bytes: How much that may be; None: there is no limit.
-        written: What the user writes.
+        written: The bytes that the user writes.
         rate: How many bytes a second; None: there is no limit.
         clock_s: Seconds that only go forward.
     """

@@ -49,7 +49,7 @@ class ControlCommands:
         operations: The file system over it.
         kernel: The kernel's cache, from which deleted data is dropped.
         clock: The clocks.
-        facts: What ``status`` answers.
+        facts: The answer to ``status``.
 
     Attributes:
         metrics: The metrics of the mount.

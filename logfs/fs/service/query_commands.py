@@ -29,7 +29,7 @@ class QueryCommands:
         store: The store.
         operations: The file system over it.
         clock: The clocks.
-        status: What ``status`` answers.
+        status: The answer to ``status``.
 
     Attributes:
         facts: The metrics of the mount.

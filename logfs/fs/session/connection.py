@@ -43,12 +43,12 @@ class Session:
         hooks: The library beside libfuse; None where it was not built.
 
     Attributes:
-        journal: What is noted for a successor.
+        journal: The notes for a successor.
         settling: Settles what the predecessor has begun; None: nothing is adopted.
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor continues with the mount.
-        is_mounting: It is being mounted, or has been.
+        is_mounting: The mount is being made, or has been.
         is_stop_wanted: SIGTERM came before signals were handled.
         successor: A process that waits to continue with the mount; None: the manager starts one.
     """
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def kept_by(self) -> str | None:
-        """What keeps the mount while no daemon serves it; None: nothing."""
+        """The keeper of the mount while no daemon serves it; None: nothing keeps it."""
         return self._supervisor.manager if self.is_kept else None
 
     async def watch_holder(self) -> None:

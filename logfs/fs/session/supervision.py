@@ -68,7 +68,7 @@ class Supervisor:
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
         predecessor: The descriptors that the service manager has kept.
         again: How a successor is started; None: only the service manager can start one.
-        preloaded: What was read of the logs while the predecessor served; None: nothing.
+        preloaded: The parts of the logs that were read while the predecessor served; None: none.
         holder: The process id of a holder of logfs; 0: there is none, or another manager.
         has_lost_holder: The holder has ended.
     """

@@ -20,7 +20,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     """Unmount, and wait until the daemon has closed the data directory.
 
     Args:
-        mountpoint: Where.
+        mountpoint: The mount point.
         lazy: Remove it also while it is in use. The daemon ends after its last use, and is not
             waited for.
 

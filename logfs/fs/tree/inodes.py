@@ -72,7 +72,7 @@ class InodeTable(Generic[NodeT]):
     """The nodes the kernel knows. Event loop only.
 
     Args:
-        root: It has the number 1 and is never forgotten.
+        root: The root; its number is 1, and it is never forgotten.
         hash_key: Computes a number from a key and a salt.
         keeper: Keeps the nodes; None: they end with this daemon.
         take_lookups: Returns how many look-ups of a number were counted elsewhere since it was

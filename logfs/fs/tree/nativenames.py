@@ -61,8 +61,8 @@ class NativeNames:
         Args:
             parent: The directory.
             name: The name in it.
-            node: What it means.
-            seen: What ``seen`` was when that look-up began.
+            node: The node that the name means.
+            seen: The value of ``seen`` when that look-up began.
         """
         hooks = self._serving
         if hooks is None or self._changes or seen != self.seen:

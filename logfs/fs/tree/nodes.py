@@ -135,7 +135,7 @@ class FileNode(Node):
 
     Attributes:
         is_cached: The bytes never change, so the kernel may cache them; otherwise it grows.
-        takes_appends: It may be opened for writing, with O_APPEND.
+        takes_appends: The file may be opened for writing, with O_APPEND.
         reads_log: While it is open, the partition is not reloaded.
         is_damaged: A read of it ended early. From then on it is read directly: the kernel caches
             whole pages only, so the bytes before the damage would be lost.
@@ -212,7 +212,7 @@ class RangeNode(FileNode):
     """A name with a selector that grows; its first byte stays at ``start``.
 
     Attributes:
-        limit: Where it ends. Once that is known it stays, also when retention removes records.
+        limit: The end. Once that is known it stays, also when retention removes records.
     """
 
     def __init__(
@@ -436,7 +436,7 @@ class KnownParts:
 
 
 class PendingIn(IntEnum):
-    """Where a name is that cannot be resolved without waiting."""
+    """The directory of a name that cannot be resolved without waiting."""
 
     TOPIC = 0
     SEGMENTS = 1
@@ -450,7 +450,7 @@ class PendingNode(FileNode):
 
     Attributes:
         name: The name, with its selector.
-        directory: What it is a name in: a topic, ``.segments`` or the root.
+        directory: The directory of the name: a topic, ``.segments`` or the root.
         now_ms: The clock at the look-up.
         serial: Differs from that of every other look-up at this time.
     """

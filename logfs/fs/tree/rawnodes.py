@@ -105,7 +105,7 @@ class SealedNode(RawNode):
     """A file of a sealed segment.
 
     Attributes:
-        found: What the directory knew about it at the look-up.
+        found: The facts that the directory had about it at the look-up.
         rewrites: How often compaction had replaced the segment since the start.
         stays_cached: The kernel was told to cache it, so it cannot be passed through any more.
     """

@@ -90,7 +90,7 @@ class WaitingHandlers(Protocol):
     """An object with handlers.
 
     Attributes:
-        store_waits: What may wait.
+        store_waits: The look-ups that may wait.
     """
 
     store_waits: StoreWaits

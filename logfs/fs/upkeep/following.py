@@ -131,7 +131,7 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
 
     Args:
         data: The data directory, an absolute path without links.
-        chosen: What the mount option says.
+        chosen: The value of the mount option.
     """
     base = Path(chosen) if chosen is not None else cache_directory()
     directory = base / _key(data)

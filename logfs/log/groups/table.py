@@ -42,8 +42,8 @@ class Group:
     """A consumer group.
 
     Attributes:
-        positions: What it has committed.
-        state: What a coordinator has noted of it; None: nothing, as for a group of logfs.
+        positions: The positions that the group has committed.
+        state: The note of a coordinator; None: none, as for a group of logfs.
         members: Ids of its members, by the protocol of KIP-848.
     """
 
@@ -199,7 +199,7 @@ def _copy(group: Group) -> Group:
 
 
 class _Part:
-    """What one partition of the topic says."""
+    """The contents of one partition of the topic."""
 
     def __init__(self, log: ReadableLog) -> None:
         self._log = log

@@ -25,7 +25,7 @@ _ANY_NUMBER = 2**31
 
 
 class IndexMode(Enum):
-    """What may happen to the file of an index."""
+    """The changes that are allowed to the file of an index."""
 
     ACTIVE = "active"
     """Appended to by this object."""

@@ -30,7 +30,7 @@ class LineForm(NamedTuple):
 
 
 class LineTarget(NamedTuple):
-    """Where lines go, and their form; without a partition the key of each line decides."""
+    """The target of lines, and their form; without a partition the key of each line decides."""
 
     topic: str
     partition: int | None

@@ -33,7 +33,7 @@ class AppendNotes(Protocol):
 
 
 class Resumption(Protocol[WriterT_contra]):
-    """What another process has left to this one: its writes, and what its open files need."""
+    """The state that another process has left: its writes, and the needs of its open files."""
 
     def deleted_in(self, directory: str) -> Sequence[DeletedFiles]:
         """Return the deleted segments of a partition that open files read, as they were deleted."""

@@ -41,7 +41,7 @@ def append_file(
     """Append some of the lines that a regular file has from a position on.
 
     Args:
-        position: Where a line begins.
+        position: The position at which a line begins.
         now_ms: Timestamp of records whose lines give none.
 
     Returns:
@@ -128,7 +128,7 @@ def _lines_bytes(descriptor: int, position: int, lines: int) -> int:
 
 
 class _Relay:
-    """What two threads do in turn: one reads and encodes a piece while the other writes one."""
+    """Two threads in turn: one reads and encodes a piece while the other writes one."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is known before a partition is loaded, and the state of one partition while it is loaded."""
+"""The facts before a partition is loaded, and the state of one partition while it is loaded."""
 
 import contextlib
 import logging
@@ -47,10 +47,10 @@ class LoadContext:
         unflushed: After a clean stop without a flush: the last segment of each partition. With the
             recovery points it says what may not be on the disk.
         is_live: Another process is writing: an incomplete batch at the end is still being written.
-        resumed: What an earlier process has begun and this one continues with; None: nothing.
+        resumed: The work of an earlier process that this one continues; None: none.
         leftovers: Receives the names of unfinished lines and staged files in each directory.
         configs: The configurations that loading has made, by the settings of the topics.
-        preloaded: What was read before the last owner stopped; None: nothing.
+        preloaded: The files that were read before the last owner stopped; None: none.
         usages: The use of the quotas of topics.
     """
 
@@ -105,7 +105,7 @@ class Loader:
     Attributes:
         kinds: The files of each segment, by base offset.
         swapped: Those that still have the suffix ``.swap``.
-        preloaded: What was read of the partition before its last owner stopped.
+        preloaded: The files of the partition that were read before its last owner stopped.
         segments: The segments loaded so far.
         has_changed: The segment table must be rewritten.
         has_truncated: Records that readers may have seen are gone.

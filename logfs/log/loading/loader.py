@@ -70,7 +70,7 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     """Load one partition directory, and recover it if the last stop was not clean.
 
     Args:
-        context: What the store knows.
+        context: The facts that the store has.
         topic_partition: The partition.
 
     Raises:

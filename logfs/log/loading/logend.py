@@ -1,4 +1,4 @@
-"""Where the next record of a loaded log goes, and what must be durable before it is appended."""
+"""The end of a loaded log, and the data that must be durable before the next append."""
 
 import logging
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchHead(NamedTuple):
-    """What the header of a batch says; ``offsets`` is the number of its offsets."""
+    """The fields of the header of a batch; ``offsets`` is the number of its offsets."""
 
     position: int
     size: int

@@ -108,7 +108,7 @@ class Preloaded:
 
 
 class PreloadedPartition:
-    """What was read of one partition directory, and is used as far as it is still right."""
+    """The contents of one partition directory, which are used as far as they are still right."""
 
     def __init__(self, found: _PartitionFiles | None = None) -> None:
         self._found = found

@@ -103,7 +103,7 @@ class _Scan:
         """Return the lengths before a place in the window; called for places in order.
 
         Args:
-            place: Where a batch begins, or the one before it ends.
+            place: The start of a batch, or the end of the one before it.
             offset: The offset of the first record after it, or smaller.
         """
         lengths = None

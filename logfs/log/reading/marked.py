@@ -28,7 +28,7 @@ class MarkedBatch(NamedTuple):
     """A batch.
 
     Attributes:
-        file_position: Where it begins.
+        file_position: The position at which the batch begins.
         start: Length of the rendering of the segment before it.
         marks: None: the reader has been there once, or it is compressed.
     """
@@ -67,7 +67,7 @@ class MarkedBatches:
         Args:
             segment: One without gaps.
             truncations: How often the log has been truncated.
-            length: What is before the byte.
+            length: The length of the part before the byte.
         """
         owner = self._owner
         if owner is None or owner[0] is not segment or owner[1] != truncations:
@@ -85,7 +85,7 @@ class MarkedBatches:
         Args:
             start: Length of the rendering of the segment before it.
             window: The batch is in there.
-            at: Where in the buffer.
+            at: The place in the buffer.
         """
         size = next_batch(window.buffer, at, window.stop)
         if size < LARGE_BYTES:

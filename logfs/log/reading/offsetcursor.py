@@ -1,4 +1,4 @@
-"""Where in the files a reader is that goes by offset: what readers of records have in common."""
+"""The place of a reader that goes by offset: the common part of readers of records."""
 
 from logfs.log.reading.lookup import place_of_offset
 from logfs.log.segments.segment import Segment
@@ -13,7 +13,7 @@ class OffsetCursor:
     holds it.
 
     Attributes:
-        offset: Where to read on; one that is not kept any more means the next that is.
+        offset: The offset to read from; one that is not kept any more means the next that is.
     """
 
     def __init__(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Where a reader is in the files, for one that has freed its memory, or for another one."""
+"""The place of a reader in the files, for one that has freed its memory, or for another one."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class PlainPlace(NamedTuple):
         log: Its ``.log``.
         numbers: File positions at which the batch of the next byte begins and ends, the bytes of it
             that were read, and whether the next byte is inside a record (0 or 1).
-        file_end: Where the last batch of the segment ends.
+        file_end: The end of the last batch of the segment.
         view: The rendering.
         is_active: Whether the segment grows.
     """

@@ -54,13 +54,13 @@ class ReadableState:
 
     Attributes:
         topic_id: 22 characters; None if the directory has none.
-        snapshot: What readers see; replaced as a whole by every change.
+        snapshot: The state that readers see; replaced as a whole by every change.
         recovery_point: First offset that is not known to be durable.
         last_modified_ms: Clock of the newest append.
         read_only: The data directory is open read-only.
         offline: Why it takes no appends any more; None while it does.
         is_deleted: Its topic was deleted; open readers continue.
-        is_unreadable: It could not be loaded; reads are refused as well.
+        is_unreadable: The log could not be loaded; reads are refused as well.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
         directory: The name of its directory below the data directory.
     """
@@ -100,7 +100,7 @@ class ReadableLog(abc.ABC):
 
     Attributes:
         state: See ``ReadableState``; many of its attributes are attributes of the log as well.
-        is_part: It begins in the middle of the partition, with its own positions.
+        is_part: The log begins in the middle of the partition, with its own positions.
         is_followed: Another process writes it, so that it may change without notice.
     """
 
@@ -149,7 +149,7 @@ class ReadableLog(abc.ABC):
 
     @property
     def high_watermark(self) -> int:
-        """Where readers of that level end: the log end, except in a running broker's directory."""
+        """The end for readers of that level: the log end, but in a running broker's directory."""
         return self.state.snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset
 
     @property
@@ -159,7 +159,7 @@ class ReadableLog(abc.ABC):
 
     @property
     def losses(self) -> list[Loss]:
-        """What was lost, oldest first."""
+        """The losses, oldest first."""
         return self.state.losses.all()
 
     def batch_crc_at(self, offset: int) -> int | None:
@@ -180,17 +180,17 @@ class ReadableLog(abc.ABC):
 
     @property
     def mirror_meta(self) -> dict[str, object] | None:
-        """What ``.meta`` shows of the source that it is a mirror of; None: it is no mirror."""
+        """The source of a mirror as ``.meta`` shows it; None: it is no mirror."""
         return None
 
     @property
     def quota_meta(self) -> Mapping[str, int | float] | None:
-        """What ``.meta`` shows of the quotas of the topic; None: it has none, or they rest."""
+        """The quotas of the topic as ``.meta`` shows them; None: it has none, or they rest."""
         return None
 
     @property
     def forward_meta(self) -> list[dict[str, object]]:
-        """What ``.meta`` shows of the clusters that it is forwarded to."""
+        """The clusters to which the partition is forwarded, as ``.meta`` shows them."""
         known = self.state.forward_notes
         return [
             note.as_json(self.log_end_offset, known.oldest(note, self._timestamp_at))

@@ -49,7 +49,7 @@ class TextReader:
 
     Args:
         snapshot: Gives the present state of the partition; a fixed name gives the same one always.
-        level: What is seen; aborted records are holes under read_committed.
+        level: The isolation level; aborted records are holes under read_committed.
         may_block: False: only what is in the page cache is read; ``would_block`` says that a read
             stopped for that reason; the next one, made with True, continues. Under read_committed
             a call may raise ``WouldWaitError`` for it.

@@ -31,7 +31,7 @@ class RecordReader(OffsetCursor):
     """A cursor over the records of a partition. One user at a time.
 
     Args:
-        offset: Where to begin; one that is not kept any more means the next that is.
+        offset: The offset to begin at; one that is not kept any more means the next that is.
         search: Which records to return; None: all.
         window_bytes: How much of a log is in memory, unless a batch is larger.
 

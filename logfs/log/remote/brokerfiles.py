@@ -65,7 +65,7 @@ _IN_INDEXES: Mapping[str, FileKind] = {
 
 
 class LocalTieredPlace(PartitionPlace):
-    """Where LocalTieredStorage keeps a partition."""
+    """The directory in which LocalTieredStorage keeps a partition."""
 
     __slots__ = ()
 

@@ -49,7 +49,7 @@ class Version(NamedTuple):
 
     Attributes:
         etag: The ETag of the head; "" if it could not be read.
-        files: What it says.
+        files: The files that the head names.
     """
 
     etag: str
@@ -418,7 +418,7 @@ class _Root:
 
 
 class _StartOffsets(Mapping[TopicPartition, int]):
-    """Where the logs start, by their heads."""
+    """The starts of the logs, by their heads."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket

@@ -61,7 +61,7 @@ class TieredPartition:
 
     @property
     def place(self) -> PartitionPlace:
-        """Where its objects are."""
+        """The place of its objects."""
         return PartitionPlace(self.topic_partition, self.rows.topic_id)
 
     @property

@@ -17,7 +17,7 @@ class ObjectProblem(NamedTuple):
 
     Attributes:
         key: The object.
-        detail: What is wrong.
+        detail: The damage, in words.
     """
 
     key: str

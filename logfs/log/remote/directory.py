@@ -99,7 +99,7 @@ def own_directory(
         disk: The local disk.
         new_id: Gives 16 random bytes.
         machine: Tells this machine from others.
-        is_moved: It is no copy: note where it is now.
+        is_moved: The directory is no copy: note where it is now.
 
     Raises:
         InvalidConfigError, OSError: See ``read_remote_config``.

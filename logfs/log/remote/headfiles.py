@@ -35,7 +35,7 @@ class HeadFiles:
     """The directory of one partition, of one version of its head.
 
     Attributes:
-        place: Where its objects are.
+        place: The place of its objects.
         head: The head.
         entries: All tiered segments, those of spilled tables included.
         mtime_ms: The modification time of the directory.

@@ -23,7 +23,7 @@ _TABLE = re.compile(r"logfs-table-([0-9]{20})-([a-zA-Z0-9_-]{22})")
 
 
 class PartitionPlace(NamedTuple):
-    """Where the objects of a partition are."""
+    """The place of the objects of a partition."""
 
     topic_partition: TopicPartition
     topic_id: UUID

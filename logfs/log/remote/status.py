@@ -101,7 +101,7 @@ def tiered_size(tier: TieredPartition | None) -> TieredSize:
 
 @dataclass(slots=True)
 class RemoteTotals:
-    """What was copied and deleted for some partitions together; see ``RemoteStatus``."""
+    """The copies and deletions of some partitions together; see ``RemoteStatus``."""
 
     segments: int = 0
     size_bytes: int = 0

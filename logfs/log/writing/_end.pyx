@@ -27,7 +27,7 @@ cdef class NativeEnd:
         index_interval_bytes: Kafka's ``index.interval.bytes``.
 
     Attributes:
-        file_position: Where the next batch begins.
+        file_position: The position at which the next batch begins.
         next_offset: Last offset + 1; the base offset while the segment is empty.
         max_timestamp: Largest so far, -1 if none.
         first_timestamp: Max timestamp of the first batch, -1 if none.
@@ -241,12 +241,12 @@ cdef class NativeWriter:
 
     @property
     def address(self):
-        """Where it is, for the thread."""
+        """The address, for the thread."""
         return <uintptr_t>&self.writer
 
     @property
     def line(self):
-        """What is in the file of the unfinished line; None: it has no file."""
+        """The contents of the file of the unfinished line; None: it has no file."""
         return self.line_file
 
     @line.setter
@@ -312,4 +312,4 @@ LINE_KEPT_BYTES = _LINE_KEPT_BYTES
 """A longer unfinished line is only in its file, and its writes are left to Python."""
 
 functions_address = <uintptr_t>APPENDING
-"""Where the functions for the thread are; see ``_served.h``."""
+"""The addresses of the functions for the thread; see ``_served.h``."""

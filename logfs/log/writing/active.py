@@ -47,7 +47,7 @@ _WITHOUT_END = 1 << 62
 
 
 class SegmentFill(NamedTuple):
-    """What the active segment holds, as far as rolling is concerned."""
+    """The facts of the active segment that decide when it is rolled."""
 
     base_offset: int
     size_bytes: int
@@ -60,8 +60,8 @@ class ActiveSegment:
     """Appends to one segment. One owner, which serialises the calls.
 
     Attributes:
-        end: Where it ends; appends to it.
-        builder: What ``take_in`` has met: records, epochs, producers, problems.
+        end: The end of the segment; appends to it.
+        builder: The records, epochs, producers and problems that ``take_in`` has met.
         txn_index: Open once something was appended to it.
     """
 
@@ -158,7 +158,7 @@ class ActiveSegment:
 
     @property
     def log_end(self) -> LogEnd:
-        """Where the next record will be."""
+        """The place of the next record."""
         end, (text, tsv, jsonl) = self.end, self.segment.bases
         ends = Positions(text + end.text, tsv + end.tsv, jsonl + end.jsonl)
         return LogEnd(end.next_offset, ends, end.file_position, end.max_timestamp)

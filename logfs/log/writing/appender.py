@@ -213,7 +213,7 @@ class Appender:
 
         Args:
             batch: The batch, or a marker.
-            produced: What it says; see ``find_produced``.
+            produced: The producer of the batch; see ``find_produced``.
             now_ms: The clock.
             keeps_order: See ``ProducerBatch``.
 

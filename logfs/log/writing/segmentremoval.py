@@ -240,7 +240,7 @@ class DeletedSegments:
             more.
 
     Attributes:
-        notes: Where those which open files read are noted; None: nowhere.
+        notes: The notes of segments that open files read; None: none.
     """
 
     def __init__(self, disk: Disk, unsync: Callable[[Segment, bool], None]) -> None:

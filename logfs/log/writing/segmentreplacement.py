@@ -48,10 +48,10 @@ class SegmentReplacement:
         """Replace neighbouring sealed segments by one whose files are called ``.cleaned``.
 
         Args:
-            snapshot: What was compacted.
+            snapshot: The state that was compacted.
             entry: Describes the new one, under the base offset of the first; ``boot`` is the mark
                 of its text index.
-            aborted: What its transaction index holds.
+            aborted: The contents of its transaction index.
 
         Raises:
             CleaningAbortedError: The log has changed meanwhile; nothing was replaced.

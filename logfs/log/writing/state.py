@@ -93,7 +93,7 @@ class _WrittenState(ReadableState):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What readers see: what was set last, moved to what the thread has appended since."""
+        """The state that readers see: the last one set, with the appends of the thread since."""
         shown = self._shown
         version, snapshot = shown.seen
         end = shown.end
@@ -172,9 +172,9 @@ class PartitionState(_WrittenState):
             it has done everything.
         adopt_lines: Makes records of them; set before a name is added.
         tier: The segments that the object store has; None: it never had one.
-        remote: What was done to copy them; None without an object store.
+        remote: The copies to an object store; None without one.
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
-        mirror_facts: What the process that mirrors it says of it; None: nothing yet.
+        mirror_facts: The report of the process that mirrors it; None: none yet.
         usage: The use of the quotas of the topic.
         options: How records for this topic become batches.
     """

@@ -63,9 +63,9 @@ class UnfinishedLine(NamedTuple):
     Attributes:
         view: The rendering the line is written in.
         announced: Base offset and CRC of the batch that holds the line, if it was appended.
-        end: Where the valid frames end, without a last one that is an announcement.
+        end: The end of the valid frames, without a last one that is an announcement.
         crc: The CRC of the last of these.
-        begin: Where the first frame of the line begins.
+        begin: The start of the first frame of the line.
         begin_crc: The CRC of the frame before that.
         is_proof: The batch in the log says whether the line is a record; see the rules above.
     """
@@ -118,7 +118,7 @@ class UnfinishedFile:
 
     Attributes:
         name: The name of the file below the data directory.
-        content: What is in it; a native thread may add to it, with the lock.
+        content: The bytes of the line; a native thread may add to them, with the lock.
     """
 
     def __init__(self, disk: Disk, directory: str, name: str, view: View) -> None:

@@ -41,7 +41,7 @@ class StoredBatches(OffsetCursor):
     """A cursor over the committed batches of a partition. One user at a time.
 
     Attributes:
-        offset: Where the next piece begins.
+        offset: The start of the next piece.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], offset: int) -> None:

@@ -44,7 +44,7 @@ def open_mirror(
         topic: Its local name.
         partitions: How many the source has.
         config: The settings to have; others that the topic has stay.
-        source: What it is a mirror of; its topic id, if there is one, becomes the local one.
+        source: The source of the mirror; its topic id, if there is one, becomes the local one.
         now_ms: The clock.
 
     Returns:

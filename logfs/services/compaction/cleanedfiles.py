@@ -28,7 +28,7 @@ class CleanedFiles:
         tools: Have the rate, and the bytes of new ids.
 
     Attributes:
-        mark: What the header of the text index has; see ``SegmentTable``.
+        mark: The mark in the header of the text index; see ``SegmentTable``.
         indexes: The entries of the indexes.
         size_bytes: Bytes of the log so far.
     """

@@ -43,7 +43,7 @@ class LogRewriter(ABC, Generic[Part]):
     """
 
     name: ClassVar[str]
-    """What it does, for messages."""
+    """The name of the work, for messages."""
 
     def __init__(self, store: Catalog[PartitionLog]) -> None:
         self._store = store

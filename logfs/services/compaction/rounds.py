@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Cleaned:
-    """What a round did: where the next one starts, segments before and after."""
+    """The result of a round: where the next one starts, segments before and after."""
 
     end_offset: int
     segments: tuple[int, int] = (0, 0)

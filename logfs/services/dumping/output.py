@@ -149,7 +149,7 @@ def _reversed(found: Pairs) -> Pairs:
 
 
 class BinaryStream(Protocol):
-    """What a dump needs of a binary stream."""
+    """The methods of a binary stream that a dump needs."""
 
     def write(self, data: bytes | memoryview, /) -> object:
         """Write all of some bytes."""

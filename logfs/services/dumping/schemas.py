@@ -258,7 +258,7 @@ ConsumerProtocolAssignment versions=0-3
     partitions []int32
   userData bytes null=0+
 """)
-"""What ``__consumer_offsets`` holds."""
+"""The schemas of the records of ``__consumer_offsets``."""
 
 TRANSACTION = parse_schemas("""
 TransactionLogKey key=0 versions=0
@@ -278,7 +278,7 @@ TransactionLogValue key=0 versions=0-1 flexible=1+
   transactionStartTimestampMs int64
   clientTransactionVersion int16 tag=2 tagged=1+ default=0
 """)
-"""What ``__transaction_state`` holds."""
+"""The schemas of the records of ``__transaction_state``."""
 
 SHARE = parse_schemas("""
 ShareSnapshotKey key=0 versions=0
@@ -311,7 +311,7 @@ ShareUpdateValue key=1 versions=0 flexible=0+
     deliveryState int8
     deliveryCount int16
 """)
-"""What ``__share_group_state`` holds."""
+"""The schemas of the records of ``__share_group_state``."""
 
 METADATA = parse_schemas("""
 RegisterBrokerRecord key=0 versions=0-3 flexible=0+
@@ -452,7 +452,7 @@ RegisterControllerRecord key=27 versions=0 flexible=0+
 ClearElrRecord key=28 versions=0 flexible=0+
   topicName string
 """)
-"""What ``__cluster_metadata`` holds."""
+"""The schemas of the records of ``__cluster_metadata``."""
 
 CONTROL = parse_schemas("""
 LeaderChangeMessage versions=0-1 flexible=0+

@@ -80,7 +80,7 @@ class BucketLog(WatchedLog):
 
     @property
     def producers(self) -> ProducerState:
-        """What is known of the producers at the log end."""
+        """The state of the producers at the log end."""
         return self.transactions.state
 
     def close_files(self) -> None:

@@ -35,7 +35,7 @@ _OPEN_SEGMENTS = 64
 
 
 class TextSource(Protocol):
-    """Where the text index of a sealed segment is kept."""
+    """The path of the text index of a sealed segment."""
 
     def text_entries(self, segment: Segment) -> Entries:
         """Return the entries; empty if there are none.

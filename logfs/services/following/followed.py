@@ -50,7 +50,7 @@ class FollowedLog(WatchedLog):
     """A partition that is followed. ``refresh`` in one thread at a time, readers anywhere.
 
     Attributes:
-        transactions: What the log said of its producers at the last look.
+        transactions: The state of the producers in the log at the last look.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FollowedLog(WatchedLog):
 
     @property
     def producers(self) -> ProducerState:
-        """What is known of the producers at the log end."""
+        """The state of the producers at the log end."""
         return self.transactions.state
 
     @property

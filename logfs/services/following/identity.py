@@ -55,7 +55,7 @@ def confirmed(
     """Return the identity that a segment has now; None if its name is that of another segment.
 
     Args:
-        found: What ``disk.stat`` found under its name.
+        found: The file that ``disk.stat`` found under its name.
         read_entries: Returns the text index entries; called only if the file is another one.
 
     Raises:

@@ -55,7 +55,7 @@ class FollowedPositions:
     """
 
     is_cached: ClassVar[bool] = False
-    """It may know segments from an earlier mount."""
+    """The positions may include segments from an earlier mount."""
     is_replicated: ClassVar[bool] = True
     """Other brokers may have copies of the log, which a high watermark tells of."""
 
@@ -69,7 +69,7 @@ class FollowedPositions:
 
     @property
     def entries(self) -> dict[int, TableEntry]:
-        """What is known of segments from before, by base offset."""
+        """The segments that were known before, by base offset."""
         return {}
 
     def text_entries(self, segment: Segment) -> Entries:
@@ -129,7 +129,7 @@ class OwnerPositions(FollowedPositions):
 
     @property
     def entries(self) -> dict[int, TableEntry]:
-        """What the directory's own table says by now."""
+        """The contents of the directory's own table by now."""
         try:
             return SegmentTable.load(self._disk, self._directory).entries
         except (LogfsError, FileNotFoundError):
@@ -225,7 +225,7 @@ class CachedPositions(FollowedPositions):
 
     @property
     def entries(self) -> dict[int, TableEntry]:
-        """What is known of segments from before, by base offset."""
+        """The segments that were known before, by base offset."""
         return self.table.entries
 
     def text_entries(self, segment: Segment) -> Entries:

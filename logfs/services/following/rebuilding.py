@@ -279,7 +279,7 @@ def index_compacted(
 
     Args:
         old: The segments it was made of, in order.
-        new: It, with base offset, bases and inode; the rest is filled in.
+        new: The segment, with base offset, bases and inode; the rest is filled in.
 
     Raises:
         FileNotFoundError: An old file is gone for good.

@@ -129,7 +129,7 @@ class Tail:
 
     @property
     def end(self) -> LogEnd:
-        """Where the next record will be."""
+        """The place of the next record."""
         builder = self.builder
         lengths = (builder.text, builder.tsv, builder.jsonl)
         return LogEnd(

@@ -54,7 +54,7 @@ class Transactions:
 
         Args:
             names: The files to read; None: all that are there now.
-            known: What files that are not read again say, before what the others say.
+            known: The facts of files that are not read again, before those of the others.
         """
         names, end = names or list_names(self.disk, directory), snapshot.end.offset
         start = snapshot.segments[0].base_offset

@@ -1,4 +1,4 @@
-"""What every log has that another process writes: looks at it, and pins of files that may go."""
+"""The common part of logs that another process writes: looks at them, and pins of their files."""
 
 import abc
 import contextlib
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from logfs.log.partition import PartitionLog
 
 STEP_BYTES = 16 * 1024 * 1024
-"""What one call of ``refresh`` reads at most, so that others have their turn."""
+"""The most bytes that one call of ``refresh`` reads, so that others have their turn."""
 
 
 class WatchedLog(ReadableLog):
@@ -41,7 +41,7 @@ class WatchedLog(ReadableLog):
     @property
     @abc.abstractmethod
     def producers(self) -> ProducerState:
-        """What is known of the producers at the log end."""
+        """The state of the producers at the log end."""
 
     @property
     def done_bytes(self) -> int:

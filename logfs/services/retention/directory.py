@@ -87,7 +87,7 @@ class LogSegments(NamedTuple):
 
 
 class SegmentShare(NamedTuple):
-    """What a log gives up: its first segments."""
+    """The first segments of a log, which it gives up."""
 
     segments: int
     size_bytes: int

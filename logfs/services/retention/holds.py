@@ -46,7 +46,7 @@ def note_not_forwarded(log: PartitionLog, before: int, now_ms: int) -> None:
 
     Args:
         log: The partition.
-        before: Where the log started before.
+        before: The start of the log before.
         now_ms: The clock.
     """
     start = log.log_start_offset

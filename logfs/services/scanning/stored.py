@@ -36,7 +36,7 @@ class OffsetPiece(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What a segment has of a range: its number, and file positions."""
+    """The part of a range in a segment: its number, and file positions."""
 
     number: int
     begin: int
@@ -130,7 +130,7 @@ _FAR_BYTES = 4 * 1024 * 1024
 
 
 class Bounds(NamedTuple):
-    """What checkpoint files say of a partition: its log start offset and its high watermark."""
+    """The log start offset and the high watermark of a partition, from checkpoint files."""
 
     start_offset: int = 0
     high_watermark: int | None = None

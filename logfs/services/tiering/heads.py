@@ -57,7 +57,7 @@ class HeadWriter:
 
     Attributes:
         store: The store.
-        place: Where the objects of the partition are.
+        place: The place of the objects of the partition.
         writer: This data directory.
         owned: The versions that it wrote.
     """

@@ -74,7 +74,7 @@ class PartitionTiering:
 
     Attributes:
         log: The partition.
-        place: Where its objects are.
+        place: The place of its objects.
         problem: Why nothing is done any more; None while all is well.
         status: The counters and the error, for people.
     """

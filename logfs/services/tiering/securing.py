@@ -54,7 +54,7 @@ def restore(
     Args:
         writer: The writer of the head; it owns it.
         log: The partition.
-        head: What the store has now.
+        head: The head that the store has now.
         rows: The segments. Objects of those without local files are not looked for.
         throttle: Called before bytes are sent.
 

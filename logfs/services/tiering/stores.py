@@ -122,7 +122,7 @@ def check_heads(store: ObjectStore, disk: Disk, path: str) -> None:
     Args:
         store: The store.
         disk: The same store as a data directory.
-        path: What the user calls it.
+        path: The path as the user gave it.
 
     Raises:
         InvalidConfigError: A broker has filled it.

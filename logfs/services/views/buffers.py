@@ -52,7 +52,7 @@ class Buffers:
         Args:
             owner: The reader.
             size: Bytes; those that it has reserved before are given back.
-            name: What it reads, for errors.
+            name: The name of the file, for errors.
 
         Raises:
             OSError: ENOMEM: all readers together would have reserved too much.

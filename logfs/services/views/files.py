@@ -116,8 +116,8 @@ class GrowingFile(_RenderedFile):
 
     Args:
         start: Position at which the file begins.
-        limit: Where it ends once that is reached; None: nowhere.
-        level: What is seen: up to where, and whether aborted records are.
+        limit: The limit at which it ends once that is reached; None: none.
+        level: The isolation level: up to where records are seen, and whether aborted records are.
         buffers: Limits the memory that it keeps between two reads; None: nothing does.
 
     Attributes:

@@ -42,7 +42,7 @@ class LineReader(OffsetCursor, Closeable):
     """Reads the records that a search takes. One user at a time.
 
     Args:
-        offset: Where to begin; one that is not kept any more means the next that is.
+        offset: The offset to begin at; one that is not kept any more means the next that is.
         search: Which records to take.
         view: The form of the lines.
         window_bytes: How much of a log is searched at a time, unless a batch is larger.

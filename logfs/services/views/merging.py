@@ -33,9 +33,9 @@ MERGED_BYTES = 16 << 20
 _SMALLEST_PIECE, _LARGEST_PIECE = 4 << 10, 1 << 20
 _LARGEST_WINDOW = 256 << 10
 _LINE_BYTES = 128
-"""What a line in memory takes beside its bytes: its offset, its time and three references."""
+"""The memory of a line beside its bytes: its offset, its time and three references."""
 PART_BYTES = 512
-"""What an open file keeps of a partition in any case."""
+"""The memory that an open file keeps for a partition in any case."""
 MARK_BYTES = 8 << 20
 """How far the first marks are from each other."""
 MARKS = 64
@@ -46,7 +46,7 @@ _offset, _timestamp = itemgetter(0), itemgetter(1)
 
 
 class MergedPart(NamedTuple):
-    """What a merged file has of one partition; see ``resolve_records``."""
+    """The part of a merged file in one partition; see ``resolve_records``."""
 
     resolved: Resolved
     offsets: range
@@ -65,7 +65,7 @@ class MergedFile:
     A read returns fewer bytes than asked for only at the end or before damage.
 
     Args:
-        parts: What it has of each partition, in the order of their numbers.
+        parts: The part in each partition, in the order of their numbers.
         buffers: Limits the memory of all readers; None: nothing does.
 
     Attributes:

@@ -50,7 +50,7 @@ class Resolved:
 
     Attributes:
         end: Position after the last byte of a fixed name; None if it grows.
-        limit: Where a growing name will end; None if nowhere.
+        limit: The end of a growing name; None if it has none.
         runs: Kept positions of a fixed name, half open, in order; its bytes one after the other.
         snapshot: The state of the log that a fixed name shows.
         segments: The segments a fixed name reads, to be pinned while it is open.
@@ -107,7 +107,7 @@ def resolve_records(
     """Resolve the present records of a range: a fixed name, also where the range has no end.
 
     Args:
-        address: It has a selector whose points are offsets and times, not bytes and groups.
+        address: An address with a selector of offsets and times, not of bytes and groups.
 
     Returns:
         The fixed name, and the offsets of its records; some of those may not be kept.

@@ -44,7 +44,7 @@ class Exporter:
             are new.
 
     Attributes:
-        lost: What was gone before a run came to it: partition, first offset, offset after.
+        lost: The records that were gone before a run: partition, first offset, offset after.
         refused: Why topics were left out, and what else a user has to look at.
     """
 

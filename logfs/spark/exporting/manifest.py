@@ -58,7 +58,7 @@ class ExportRange(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What its files are called, without suffix; the same whenever it is written."""
+        """The name of its files, without suffix; the same whenever it is written."""
         offsets = f"{self.start:0{_DIGITS}}-{self.end:0{_DIGITS}}"
         return f"{self.topic}-{self.partition}-{offsets}{numbered(self.generation)}"
 

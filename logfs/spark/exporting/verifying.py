@@ -39,7 +39,7 @@ class VerifiedExport(NamedTuple):
     Attributes:
         files, records: Read again.
         removed: Records in the files that are not in the log any more.
-        problems: What is wrong, each with its file.
+        problems: The defects, each with its file.
     """
 
     files: int

@@ -48,7 +48,7 @@ class SegmentKeys(NamedTuple):
 
 
 class KeyScan(NamedTuple):
-    """What holds for all segments of a job: buckets, and memory for the keys of a segment."""
+    """The settings of all segments of a job: buckets, and memory for the keys of a segment."""
 
     hash_key: bytes
     buckets: int

@@ -39,7 +39,7 @@ def session(master: str | None, name: str, *, is_loud: bool = False) -> Iterator
     Args:
         master: As spark-submit takes it, or ``sc://HOST`` for Spark Connect; None for that of the
             environment, which is every core of this machine if it says nothing.
-        is_loud: What the JVM prints goes to stderr.
+        is_loud: The output of the JVM goes to stderr.
 
     Raises:
         SparkJobError: PySpark or Java is missing, or Spark does not start.
