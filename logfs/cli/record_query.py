@@ -49,7 +49,7 @@ class RecordQuery:
 
     @property
     def is_given(self) -> bool:
-        """Whether it says anything."""
+        """Whether the query chooses records or their form."""
         return self != RecordQuery()
 
     def bounds(self, zone: tzinfo) -> tuple[Point | None, Point | None]:

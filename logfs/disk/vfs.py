@@ -65,7 +65,7 @@ class Sync(Protocol):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended with an error; asked once it is done. Never waits."""
+        """Whether the sync ended with an error; asked once it is done. Never waits."""
         ...
 
     def wait(self) -> None:
@@ -248,8 +248,8 @@ class Disk(Protocol):
             write: Allow ``pwrite`` and ``truncate``.
             create: Make an empty file if there is none; needs ``write``. The new name is durable
                 after ``sync_directory`` of its folder.
-            uncached: It is read through and not again soon: where the system can do that, large
-                reads leave in the page cache what was there before, and no more. Not with
+            uncached: The file is read through and not again soon. Where the system can do that,
+                large reads leave in the page cache what was there before, and no more. Not with
                 ``write``.
 
         A file that has another name elsewhere (a backup has it by a hard link) is copied before it

@@ -54,7 +54,7 @@ class Interruption:
     """Ends the waits of one request. Any thread may interrupt; one thread at a time waits.
 
     Attributes:
-        is_set: Whether it was interrupted; later waits end at once.
+        is_set: Whether the request was interrupted; later waits end at once.
     """
 
     __slots__ = ("_waiter", "is_set")

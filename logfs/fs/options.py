@@ -336,7 +336,7 @@ class _Option(NamedTuple):
 
     @property
     def is_flag(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the option takes no value."""
         return self.parse is bool
 
 

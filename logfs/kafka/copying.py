@@ -93,7 +93,7 @@ class ClusterCopy:
         raise NotImplementedError
 
     def _has_ended(self) -> bool:
-        """Whether there is nothing more to do."""
+        """Whether all work is done."""
         raise NotImplementedError
 
     def _show(self) -> None:

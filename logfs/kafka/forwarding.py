@@ -63,7 +63,7 @@ class ForwardPlan:
         compression: Codec of all batches; None: each keeps its own.
         is_stamped: Records get the time at which they are sent.
         hold_bytes: See ``ForwardIdentity``.
-        start: Where a new forward begins: ``start``, ``end``, or an offset. With ``resumes`` also
+        start: The start of a new forward: ``start``, ``end``, or an offset. With ``resumes`` also
             one that exists.
         resumes: ``start`` is where to continue; ``start`` None means where it is noted.
         until_now: End when everything that is here now was acknowledged.

@@ -102,7 +102,7 @@ class MirroredPartition:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has all that was wanted."""
+        """Whether the partition has all records that were wanted."""
         return self.until is not None and self.end >= self.until
 
     @property

@@ -325,7 +325,7 @@ class Mirror(ClusterCopy):
         return bool(self._topics) and len(self.failures) > 0 and not self._goes_on()
 
     def _goes_on(self) -> bool:
-        """Whether something is left to mirror, or may come."""
+        """Whether a topic is left to mirror, or may come."""
         is_any = any(not topic.failure for topic in self._topics.values())
         return is_any and any(not one.failure for one in self.partitions)
 

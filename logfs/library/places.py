@@ -97,8 +97,8 @@ def split_path(
     Args:
         path: Absolute, without symbolic links, ``.`` and ``..``; the whole is a leading part too.
         mount_points: The mount points of logfs; paths of the same kind.
-        kind_of: What a path is. Asked from the longest leading part to the shortest, and not for
-            more than it takes.
+        kind_of: Returns the kind of a path. Called from the longest leading part to the shortest,
+            and not for more than it takes.
         may_begin: An empty directory will do.
 
     Raises:

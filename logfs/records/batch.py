@@ -107,12 +107,12 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record, which no consumer sees."""
+        """Whether the batch holds a control record, which no consumer sees."""
         return bool(self.attributes & CONTROL_MASK)
 
     @property

@@ -102,7 +102,7 @@ class TopicOverview(NamedTuple):
     """A topic; fit for JSON.
 
     Attributes:
-        has_config: It has its own configuration; one that a broker made has none, and is
+        has_config: The topic has its own configuration; one that a broker made has none, and is
             never trimmed or compacted. None: not known.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
         quota: The quotas as ``.meta`` shows them; None: it has none.

@@ -56,8 +56,8 @@ class Failure(NamedTuple):
     Attributes:
         error: The error of the protocol.
         passes: Whether the same request may succeed later.
-        refuses: Whether it may succeed with other credentials.
-        blames_keys: Whether it cannot succeed with these ones: they are unknown, or have expired.
+        refuses: Whether the request may succeed with other credentials.
+        blames_keys: Whether the keys in use cannot succeed: they are unknown, or have expired.
     """
 
     error: OSError

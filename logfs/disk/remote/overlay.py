@@ -30,7 +30,7 @@ class Checks(NamedTuple):
 
     Attributes:
         whole: CRC-32C of the object, which is fetched as a whole; None: not checked so.
-        blocks: Where the CRC-32C of each MiB of the object is (4 bytes, big endian): another
+        blocks: The place of the CRC-32C of each MiB of the object (4 bytes, big endian): another
             object, its size, its own CRC-32C or None, first byte of the list; None: not checked so.
     """
 

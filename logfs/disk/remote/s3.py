@@ -456,7 +456,7 @@ class _Store:
         Args:
             key: The object.
             request: The request.
-            is_whole: Whether it can be sent again from its beginning.
+            is_whole: Whether the body can be sent again from its beginning.
         """
         return self._repeat(key, request, 0, renews=is_whole)
 
@@ -474,7 +474,7 @@ class _Store:
             key: The object, for errors.
             request: The request.
             timeout_s: For how long; None: ``timeout_s`` of the settings.
-            renews: Whether it may be sent again with other credentials.
+            renews: Whether the request may be sent again with other credentials.
         """
         if os.getpid() != self._process:
             text = "a forked process cannot use the store that its parent has opened"
@@ -565,7 +565,7 @@ class _Source:
 
     Attributes:
         error: The error that the parts have raised.
-        is_at_end: Whether there are no more.
+        is_at_end: Whether the upload has no more parts.
     """
 
     def __init__(self, parts: Iterable[ReadableBuffer]) -> None:

@@ -228,7 +228,7 @@ class RangeNode(FileNode):
 
     @property
     def waits_for_clock(self) -> bool:
-        """Whether it grows because the time of its end is in the future."""
+        """Whether the name grows because the time of its end is in the future."""
         return isinstance(self.resolved.limit, Moment)
 
     @property
@@ -376,7 +376,7 @@ class MergedNode(FileNode):
 
     @property
     def is_current(self) -> bool:
-        """Whether it can be opened: it has its parts, of the logs that are in use."""
+        """Whether the file can be opened: it has its parts, of the logs that are in use."""
         parts = self._parts
         return bool(parts) and self._has_positions and all(part.is_current for part, _ in parts)
 

@@ -73,7 +73,7 @@ class IndexFile:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether nothing can be appended any more."""
+        """Whether the index takes no more entries."""
         return self._mode is not IndexMode.ACTIVE
 
     @property

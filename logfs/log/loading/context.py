@@ -115,8 +115,8 @@ class Loader:
         counters: Receives how much was scanned.
         produced: Batches with a producer id in the scanned segments, by base offset.
         leader_epochs: Leader epochs in the scanned segments, each with its first offset.
-        deferred: What must be done before the first append, because the disk is full now. None:
-            nothing.
+        deferred: The work that must precede the first append, because the disk is full now. None:
+            none.
         scans_all: No segment is trusted: the leader epochs are known from the batches alone.
         tier: The tiered segments, which are neither scanned nor changed; None: there are none.
         is_mirror: The log is a copy of another one, which has again what is missing here.

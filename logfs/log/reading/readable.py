@@ -284,7 +284,7 @@ class ReadableLog(abc.ABC):
         """Find out what of it is in the page cache, the newest file first. Any thread.
 
         Args:
-            is_over: Whether it has taken long enough; the newest file is looked at in any case.
+            is_over: Whether the call took long enough; the newest file is looked at in any case.
         """
         snapshot, cached, looked_at = self.snapshot, 0, 0
         segments: dict[int, int] = {}

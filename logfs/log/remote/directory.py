@@ -78,7 +78,7 @@ class OwnDirectory(NamedTuple):
 
     Attributes:
         directory_id: 16 bytes; a plain copy has the same.
-        is_copy: It is a copy of the directory for which the id was noted, or it was moved to
+        is_copy: The directory is a copy of that for which the id was noted, or was moved to
             another file system.
     """
 

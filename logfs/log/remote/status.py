@@ -20,7 +20,7 @@ class RemoteStatus:
         url: The store.
         epoch: The epoch in which this process writes it; 0 before it has asked the store.
         error: Why the last attempt failed; None after a good one.
-        is_stopped: It is not tried again: another process has taken over, or the store has other
+        is_stopped: No attempt follows: another process has taken over, or the store has other
             records.
         failures: Attempts that failed one after the other.
         copies, copied_bytes, copy_errors: Segments that were copied, their bytes, failures.

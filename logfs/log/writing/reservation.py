@@ -39,7 +39,7 @@ class PositionReservation:
         return ends[0] <= bound[0] and ends[1] <= bound[1] and ends[2] <= bound[2]
 
     def is_low(self, ends: Positions) -> bool:
-        """Whether it is time to move it on, before an append has to wait for that."""
+        """Whether it is time to move the reservation, before an append has to wait for that."""
         low = self.low
         return ends[0] > low[0] or ends[1] > low[1] or ends[2] > low[2]
 

@@ -251,7 +251,7 @@ class DeletedSegments:
 
     @property
     def has_any(self) -> bool:
-        """Whether there are any; without the lock, too."""
+        """Whether any segments wait; without the lock, too."""
         return bool(self._waiting)
 
     @property

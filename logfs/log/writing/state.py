@@ -168,8 +168,8 @@ class PartitionState(_WrittenState):
         has_new_epochs: The file does not have all of ``epochs``.
         unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
             nothing was appended since.
-        deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
-            it has done everything.
+        deferred: The rest of loading, as the disk was full; see ``finish_loading``. None: loading
+            is complete.
         adopt_lines: Makes records of them; set before a name is added.
         tier: The segments that the object store has; None: it never had one.
         remote: The copies to an object store; None without one.

@@ -50,7 +50,7 @@ class DumpFile(NamedTuple):
 
     @property
     def is_log(self) -> bool:
-        """Whether it is a ``.log``, or a part that was cut from one."""
+        """Whether the file is a ``.log``, or a part that was cut from one."""
         return self.file_name.endswith(".log") or parse_cut_file(self.file_name) is not None
 
     @property
@@ -82,7 +82,7 @@ class Frame(NamedTuple):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it is a message of format v0 or v1."""
+        """Whether the entry is a message of format v0 or v1."""
         return self.magic < 2
 
 
