@@ -72,7 +72,7 @@ def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
     if ago := re.fullmatch(_AGO, text):
         text = f"-{ago[1]}{ago[2][0]}"
     elif clock := re.fullmatch(_CLOCK, text):
-        text = f"{Midnight(0, zone).date(now_ms)}T{clock[1]:0>2}:{clock[2]}"
+        text = f"{Midnight(0, zone).day(now_ms)}T{clock[1]:0>2}:{clock[2]}"
     elif spaced := re.fullmatch(_SPACED, text):
         text = f"{spaced[1]}T{spaced[2]:0>2}:{spaced[3]}"
     return point_of(text, zone)

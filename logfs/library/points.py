@@ -25,7 +25,7 @@ Point: TypeAlias = str | int | datetime | timedelta
 """A point in a log:
 
     str        the selectors of an address, with or without ``@``: ``"-15m"``,
-               ``"2026-11-20T10:00"``, ``"earliest"``,
+               ``"2026-11-20T10:00"``, ``"yesterday"``, ``"earliest"``,
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
                ``"byte=4096"`` (the first record that begins at or after that byte of the text),
                ``"group=billing"`` (what the consumer group has committed, or ``"earliest"``)

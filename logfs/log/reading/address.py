@@ -137,11 +137,11 @@ class Midnight(Time):
 
     def at(self, now_ms: int) -> int:
         """Return the midnight with which the day begins."""
-        day = self.date(now_ms)
+        day = self.day(now_ms)
         midnight = datetime(day.year, day.month, day.day, tzinfo=self.time_zone)
         return (midnight - _EPOCH) // _MILLISECOND
 
-    def date(self, now_ms: int) -> date:
+    def day(self, now_ms: int) -> date:
         """Return the date of the day, for a look-up at ``now_ms``."""
         utc = datetime(1970, 1, 1) + now_ms * _MILLISECOND
         local = utc
