@@ -37,7 +37,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 test: connector remote ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
-	@$(WITH_VENV) python -m pytest -n $(PROCESSES) --dist loadgroup $(RERUNS) $(ARGS)
+	@$(WITH_VENV) python -m pytest -n $(PROCESSES) $(RERUNS) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)

@@ -33,12 +33,12 @@ import hypothesis
 import pytest
 import trio
 
+from tests.distributing import Groups, place_of
 from tests.long import Limits
 from tests.remote.servers import Bucket, FaultProxy, FaultServer, ObjectServer
 
 FUSE_DEVICE = Path("/dev/fuse")
 _NUMBERS = itertools.count(1)
-_SPARK = Path(__file__).parent / "spark"
 
 # How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
 # The same examples in each run: no verdict depends on chance. ``make test-long`` has new ones.
@@ -120,14 +120,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    """Say which process gets which tests."""
+    return Groups(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)  # before the marker expression leaves tests out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out that were not asked for; tell processes of tests what belongs together.
-
-    One process has all that starts Spark, and begins with it, since it takes longest. Elsewhere a
-    process gets a file at a time, with the broker or the server that its tests share.
-    """
+    """Leave long tests out that were not asked for; sort what is distributed to processes."""
     if "long" not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker("long") is not None]
         config.hook.pytest_deselected(items=left_out)
@@ -137,10 +138,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(0))
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.random)
-        is_spark = _SPARK in item.path.parents
-        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: _SPARK not in item.path.parents)
+        items.sort(key=place_of)
 
 
 def pytest_terminal_summary(

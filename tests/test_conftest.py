@@ -132,6 +132,23 @@ def test_a_remaining_mount_fails_the_session(project: pytest.Pytester) -> None:
     assert not mounts_below(Path("/proc/self/mountinfo").read_text(), project.path)
 
 
+@pytest.mark.slow
+def test_one_process_has_all_tests_of_a_file(project: pytest.Pytester) -> None:
+    """Else what they share, such as a broker, is started in each process."""
+    test = (
+        "import os, pathlib, pytest\n"
+        "@pytest.mark.parametrize('number', range(6))\n"
+        "def test_it(number):\n"
+        "    pathlib.Path(f'{pathlib.Path(__file__).stem}-{os.getpid()}').touch()\n"
+    )
+    for name in "abcd":
+        project.makepyfile(**{f"test_{name}": test})
+    project.runpytest_subprocess("-n2", project.path).assert_outcomes(passed=24)
+    found = sorted(path.name for path in project.path.glob("test_?-*"))
+    assert [name[:6] for name in found] == ["test_a", "test_b", "test_c", "test_d"]
+    assert len({name[6:] for name in found}) == 2
+
+
 async def test_an_asynchronous_test_that_hangs_is_cancelled_and_fails() -> None:
     with pytest.raises(pytest.fail.Exception, match="it did not end within"):
         await limited(trio.sleep_forever, 0.01)()
