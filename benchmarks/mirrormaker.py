@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from benchmarks.peers import MeasuredBroker
+from tests import cache
 from tests.kafka import jars
 from tests.kafka.client import Client
 from tests.processes import Process
@@ -47,7 +48,7 @@ def cpu_per_record_s(
         RuntimeError: It has not copied the topic after five minutes.
     """
     checksum = hashlib.sha256(_POM.read_bytes()).hexdigest()[:8]
-    place = jars.fill(jars.cache() / f"mirrormaker-{jars.version(_POM)}-{checksum}", _POM)
+    place = jars.fill(cache.place() / f"mirrormaker-{jars.version(_POM)}-{checksum}", _POM)
     settings = directory / "mm2.properties"
     settings.write_text(_SETTINGS.format(bootstrap=broker.bootstrap, topic=topic))
     process = Process("MirrorMaker", directory / "mm2.log")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import compiled
 from tests.processes import wait_until
 
 MAKERS = {
@@ -43,7 +44,6 @@ class FaultyDisk:
         self._fuse = directory / "faultdisk.mnt"
         self._image = directory / "image"
         self._mode = directory / "mode"
-        self._program = directory / "faultdisk"
         self._device = ""
         self._process: subprocess.Popen[bytes] | None = None
         for path in (self.point, self._fuse):
@@ -54,7 +54,7 @@ class FaultyDisk:
         _run(*MAKERS[kind], str(self._image))
         source = Path(__file__).with_name("faultdisk.c")
         flags = _run("pkg-config", "--cflags", "--libs", "fuse3").split()
-        _run("cc", "-O1", "-Wall", "-Wextra", "-o", str(self._program), str(source), *flags)
+        self._program = compiled("faultdisk", "-O1", "-Wall", "-Wextra", source, *flags)
 
     def fail(self, how: str) -> None:
         """Let writes with the mark fail: "E" with EIO, "S" with ENOSPC."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.compiling import compiled
 from tests.fs.mounting import Mounted
 from tests.mounting import COMMAND
 from tests.processes import wait_until
@@ -23,9 +24,8 @@ class Disk:
     """What hangs: calls of some kinds on files whose path has a part."""
 
     def __init__(self, folder: Path) -> None:
-        source = Path(__file__).with_name("hanging.c")
-        library, control = folder / "hanging.so", folder / "hanging"
-        subprocess.run(["cc", "-O1", "-shared", "-fPIC", source, "-o", library, "-ldl"], check=True)
+        source, control = Path(__file__).with_name("hanging.c"), folder / "hanging"
+        library = compiled("hanging.so", "-O1", "-shared", "-fPIC", source, "-ldl")
         control.write_bytes(bytes(4096))
         with control.open("r+b") as file:
             self._control = mmap.mmap(file.fileno(), 4096)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import compiled
 from tests.fs.mounting import Mounted
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
@@ -16,10 +17,8 @@ TIMES = 5
 
 
 @pytest.fixture(scope="module")
-def aio(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("aio") / "aio"
-    subprocess.run(["cc", "-O1", PROGRAM, "-o", program], check=True)
-    return program
+def aio() -> Path:
+    return compiled("aio", "-O1", PROGRAM)
 
 
 @pytest.mark.parametrize("option", ["native", "no_native"])

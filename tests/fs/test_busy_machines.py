@@ -10,33 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import compiled
 from tests.fs.mounting import Mounted
 from tests.fs.test_native_opens import metric
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
-_SLOW_PWRITE = """
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
-static void wait_for_disk(void) { if (access(getenv("SLOW_DISK"), F_OK) == 0) usleep(12000); }
-ssize_t pwrite(int fd, const void *bytes, size_t size, off_t at) {
-    wait_for_disk();
-    return syscall(SYS_pwrite64, fd, bytes, size, at);
-}
-ssize_t pwrite64(int fd, const void *bytes, size_t size, off_t at) {
-    return pwrite(fd, bytes, size, at);
-}
-ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
-    wait_for_disk();
-    return syscall(SYS_pwritev, fd, parts, count, at, 0);
-}
-ssize_t pwritev64(int fd, const struct iovec *parts, int count, off_t at) {
-    return pwritev(fd, parts, count, at);
-}
-"""
 _LARGE = b"x" * 999 + b"\n"
 
 
@@ -119,9 +98,8 @@ def test_appends_that_lose_the_processor_stay_on_the_loop(memory: Path) -> None:
 def test_appends_to_a_disk_that_is_slow_are_made_in_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
-    flag, library = tmp_path / "slow", tmp_path / "slow.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-xc", "-", "-o", str(library)]
-    subprocess.run(command, input=_SLOW_PWRITE, text=True, check=True)
+    flag, source = tmp_path / "slow", Path(__file__).with_name("slowdisk.c")
+    library = compiled("slowdisk.so", "-shared", "-fPIC", "-O1", source)
     monkeypatch.setenv("SLOW_DISK", str(flag))
     monkeypatch.setenv("LD_PRELOAD", str(library))
     mounted = Mounted(tmp_path, *options)

@@ -5,13 +5,17 @@ flags would hide signed overflow. A process of Python with ``site`` on its path 
 and the C library of mounts where the headers of libfuse are installed.
 """
 
+import filecmp
+import functools
 import os
 import shlex
+import shutil
 import subprocess
 import sysconfig
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+
+from tests.compiling import compiled
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "sanitized"
@@ -27,43 +31,40 @@ THREADS = ("serving", "reading")
 """The programs in which it does so: ``serving.c``, ``reading.c``."""
 _PATIENCE_S = 300
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tsan")
+_LIBRARY = ("-shared", "-fPIC")
 _FLAGS = (
     *("-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
 )
 
 
+@functools.cache
 def build() -> None:
-    """Compile what is older than its source; about a minute the first time."""
+    """Put the modules into ``BUILT``; about a minute if they were not compiled before."""
     include = sysconfig.get_path("include")
     for module in MODULES:
-        source, target = ROOT / "logfs" / f"{module}.c", BUILT / f"{module}.so"
+        source = ROOT / "logfs" / f"{module}.c"
         if not source.exists():
             raise FileNotFoundError(f"{source}: build logfs first: make test-fast")
-        sources = [source, *source.parent.glob("_*.h"), Path(__file__)]
         places = (include, source.parent, ROOT / "logfs/records")
-        _compile(target, sources, [*(f"-I{place}" for place in places), str(source)])
-    program = Path(__file__).with_name("cursor.c")
-    headers = [*(ROOT / "logfs/records").glob("_*.h"), ROOT / "logfs/log/reading/_cursor.h"]
-    _compile(CURSOR, [program, *headers, Path(__file__)], [str(program)], is_library=False)
+        _put(BUILT / f"{module}.so", *_LIBRARY, *(f"-I{place}" for place in places), source)
+    _put(CURSOR, Path(__file__).with_name("cursor.c"))
     flags = subprocess.run(
         ["pkg-config", "--cflags", "fuse3"], check=False, capture_output=True, text=True
     )
     if flags.returncode == 0:
         library = sorted((ROOT / "logfs/fs/kernel/native").glob("*.c"))
-        sources = [*library, *library[0].parent.glob("*.h"), Path(__file__)]
-        _compile(HOOKS, sources, [*shlex.split(flags.stdout), *map(str, library), "-ldl"])
+        _put(HOOKS, *_LIBRARY, *shlex.split(flags.stdout), *library, "-ldl")
 
 
-def _compile(
-    target: Path, sources: Sequence[Path], arguments: Sequence[str], *, is_library: bool = True
-) -> None:
-    if target.exists() and target.stat().st_mtime > max(s.stat().st_mtime for s in sources):
-        return
+def _put(target: Path, *arguments: str | Path) -> None:
+    """Compile what is loaded under this path."""
+    made = compiled(target.name, *_FLAGS, *arguments)
+    if target.exists() and filecmp.cmp(made, target, shallow=False):
+        return  # a process may have it loaded
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(f".{os.getpid()}")
-    shared = ("-shared", "-fPIC") if is_library else ()
-    subprocess.run(["cc", *shared, *_FLAGS, *arguments, "-o", str(unfinished)], check=True)
+    shutil.copy2(made, unfinished)
     unfinished.replace(target)
 
 
@@ -93,11 +94,10 @@ def run_threads(
     name: str, sanitizer: str, directory: Path, *, seconds: int, seed: int
 ) -> "subprocess.CompletedProcess[str]":
     """Build a program of ``THREADS``, and what it is about, with a sanitizer, and run it."""
-    program = directory / name
     native, own = ROOT / "logfs/fs/kernel/native", Path(__file__).with_name(f"{name}.c")
-    command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
-    sources = [str(path) for path in (own, *(native / f"{one}.c" for one in _OF_THREADS))]
-    subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)
+    flags = ["-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
+    sources = [own, *(native / f"{one}.c" for one in _OF_THREADS)]
+    program = compiled(name, *flags, f"-I{ROOT / 'logfs/records'}", *sources)
     return subprocess.run(
         [program, str(seconds), str(seed)],
         check=False,

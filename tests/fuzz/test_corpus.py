@@ -17,6 +17,7 @@ from logfs.cli.status_notes import Verdict
 from logfs.control import frames, requests
 from logfs.errors import LogfsError
 from logfs.records.compression import decompressed_limit, limit_decompressed
+from tests.compiling import compiled
 from tests.fuzz import control, directories, runner, sanitizing, targets
 from tests.mounting import Mount
 
@@ -96,13 +97,12 @@ def test_a_byte_after_a_buffer_is_seen() -> None:
     assert "AddressSanitizer" in done.stderr
 
 
-def test_the_ends_of_buffers_in_the_headers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    program = tmp_path_factory.mktemp("plain") / "plain"
+def test_the_ends_of_buffers_in_the_headers() -> None:
     flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     warnings = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
     source = sanitizing.ROOT / "tests/fuzz/plain.c"
     include = f"-I{sanitizing.ROOT / 'logfs/records'}"
-    subprocess.run(["cc", *flags, *warnings, include, str(source), "-o", str(program)], check=True)
+    program = compiled("plain", *flags, *warnings, include, source)
     done = subprocess.run([program], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

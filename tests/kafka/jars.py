@@ -4,10 +4,9 @@
                                     those of storage.xml, for a broker with tiered storage;
                                     and those of old.xml, a broker of 2022
 
-They are kept outside the tree, in ``$XDG_CACHE_HOME/logfs`` (``~/.cache/logfs``), in a folder whose
-name holds the version and the checksum of the pom: another pom is another folder, and one that is
-there is whole, for it is filled under another name. ``make test`` calls this. A test finds nothing
-by itself: where the jars or Java are missing it fails and says what to run.
+They are kept outside the tree, see ``tests.cache``, in a folder whose name holds the version and
+the checksum of the pom: another pom is another folder. ``make test`` calls this. A test finds
+nothing by itself: where the jars or Java are missing it fails and says what to run.
 """
 
 import functools
@@ -17,9 +16,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from tests import cache
 
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
@@ -55,17 +55,12 @@ def storage_directory() -> Path:
 def old_directory() -> Path:
     """Return where the jars of an old broker are, or will be."""
     checksum = hashlib.sha256(OLD_POM.read_bytes()).hexdigest()[:8]
-    return cache() / f"kafka-{version(OLD_POM)}-{checksum}"
+    return cache.place() / f"kafka-{version(OLD_POM)}-{checksum}"
 
 
 def _directory_of(pom: Path, name: str) -> Path:
     checksum = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]
-    return cache() / f"{name}-{version()}-{checksum}"
-
-
-def cache() -> Path:
-    """Return where jars are kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfs"
+    return cache.place() / f"{name}-{version()}-{checksum}"
 
 
 def install() -> Path:
@@ -93,14 +88,11 @@ def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = Non
     Raises:
         MissingError: Maven is missing or could not fetch them.
     """
-    if directory.is_dir():
-        return directory
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise MissingError("mvn is missing: run .ci/system-packages kafka")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="jars-", dir=directory.parent) as folder:
-        filled = Path(folder) / "jars"
+
+    def fetch(filled: Path) -> None:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise MissingError("mvn is missing: run .ci/system-packages kafka")
         command = [maven, "--batch-mode", "--quiet", "--file", str(pom)]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={filled}"]
         result = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
@@ -108,13 +100,8 @@ def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = Non
             raise MissingError(f"{' '.join(command)} ended with {result.returncode}")
         if finish is not None:
             finish(filled)
-        try:
-            filled.rename(directory)
-        except OSError:
-            # Another process was quicker; its directory is complete.
-            if not directory.is_dir():
-                raise
-    return directory
+
+    return cache.filled(directory, fetch)
 
 
 @functools.cache
@@ -147,7 +134,7 @@ def archive() -> Path:
         MissingError: As ``java``.
     """
     name = f"{jars_directory()} {java()} {_version_of(java())}"
-    return cache() / f"kafka-{version()}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsa"
+    return cache.place() / f"kafka-{version()}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsa"
 
 
 def command(

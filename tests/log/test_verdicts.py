@@ -24,6 +24,7 @@ from logfs.services.scanning.ranges import OffsetRange, RangeReader
 from logfs.services.scanning.stored import StoredLog
 from logfs.services.views.matched_lines import LineReader
 from logfs.types import IsolationLevel, View
+from tests.compiling import compiled
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import Follower
 from tests.log.legacy import foreign
@@ -306,9 +307,8 @@ def test_indexes_that_are_rebuilt_lead_to_the_same_positions() -> None:
 
 
 def test_the_native_reader_gives_no_byte_of_a_batch_that_is_refused(tmp_path: Path) -> None:
-    program, path = tmp_path / "cursor", tmp_path / "log"
-    source = Path(__file__).parents[1] / "fuzz" / "cursor.c"
-    subprocess.run(["gcc", "-O1", "-o", program, source], check=True)
+    path = tmp_path / "log"
+    program = compiled("cursor", "-O1", Path(__file__).parents[1] / "fuzz" / "cursor.c")
     for seed in SEEDS[:60]:
         directory = directories(seed)
         base, batches = next((one for one in directory.segments if one[1]), (0, []))

