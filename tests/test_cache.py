@@ -1,7 +1,9 @@
 """What is kept between sessions is made once, and never used where it is damaged."""
 
 import multiprocessing
+import time
 from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,20 @@ from tests.cache import kept
 
 
 class Maker:
-    """Makes a directory of two files, and counts how often."""
+    """Makes a directory of two files, and counts how often.
+
+    Attributes:
+        takes_s: How long that takes.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
+        self.takes_s = 0.0
 
     def __call__(self, directory: Path) -> None:
         with self._log.open("a") as log:
             log.write("made\n")
+        time.sleep(self.takes_s)
         (directory / "below").mkdir()
         (directory / "below" / "file").write_text("content")
         (directory / "other").write_text("more")
@@ -79,11 +87,17 @@ def test_what_fails_leaves_nothing(make: Maker) -> None:
 
 @pytest.mark.slow
 def test_processes_that_need_it_at_once_make_it_once(make: Maker) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=kept, args=("it", ["source"], make)) for _ in range(4)]
+    context, make.takes_s = multiprocessing.get_context("spawn"), 0.5
+    ready = context.Barrier(3)
+    processes = [context.Process(target=_keep, args=(ready, make)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(60)
-    assert [process.exitcode for process in processes] == [0] * 4
+    assert [process.exitcode for process in processes] == [0] * 3
     assert make.times == 1
+
+
+def _keep(ready: Barrier, make: Maker) -> None:
+    ready.wait(60)
+    kept("it", ["source"], make)
