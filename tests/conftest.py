@@ -43,7 +43,11 @@ _NUMBERS = itertools.count(1)
 # How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
 # The same examples in each run: no verdict depends on chance. ``make test-long`` has new ones.
 hypothesis.settings.register_profile(
-    "logfs", deadline=None, print_blob=True, derandomize="LOGFS_LONG_SEED" not in os.environ
+    "logfs",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+    derandomize="LOGFS_LONG_SEED" not in os.environ,
 )
 hypothesis.settings.load_profile("logfs")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import wait_until
+
 _SHUTDOWN = 0x8004587D
 """EXT4_IOC_SHUTDOWN."""
 _WITHOUT_LOG = b"\x02\0\0\0"
@@ -29,7 +31,13 @@ class LoopDevice:
         _run("mount", "-o", "loop,commit=1", str(self._image), self.point)
 
     def unmount(self) -> None:
+        """Unmount it, and wait until the kernel has given it up.
+
+        A program with its own namespace of mounts, such as a service, may keep it a while longer.
+        """
+        superblock = Path(f"/sys/fs/ext4/{self._name()}")
         _run("umount", self.point)
+        wait_until(lambda: not superblock.exists(), f"{self.point} is mounted nowhere")
 
     def remount(self) -> None:
         """Unmount it and mount it again."""
@@ -50,8 +58,11 @@ class LoopDevice:
     def become_read_only(self) -> None:
         """Be read-only from now on, as after an error, also for files that are open."""
         _run("mount", "-o", "remount,errors=remount-ro", self.point)
-        name = Path(os.path.realpath(f"/sys/dev/block/{_numbers_of(self.point)}")).name
-        Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("1")
+        Path(f"/sys/fs/ext4/{self._name()}/trigger_fs_error").write_text("1")
+
+    def _name(self) -> str:
+        """Return the kernel's name of the device."""
+        return Path(os.path.realpath(f"/sys/dev/block/{_numbers_of(self.point)}")).name
 
     def fill(self) -> None:
         """Leave not a byte free."""
