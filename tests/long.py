@@ -4,6 +4,14 @@ import os
 import time
 from dataclasses import dataclass
 
+import pytest
+
+KILLS = [
+    pytest.param(5, id="few"),
+    pytest.param(int(os.environ.get("LOGFS_LONG_KILLS") or 300), id="many", marks=pytest.mark.long),
+]
+"""How often a test kills a process: some times, and with ``make test-long`` as often as it says."""
+
 
 @dataclass(frozen=True)
 class Limits:

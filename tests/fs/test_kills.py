@@ -1,6 +1,6 @@
 """``kill -9`` beside writers of odd sizes, fsync, retention, compaction and control requests.
 
-Twenty kills, and with ``make test-long`` hundreds. Every acknowledged line is there, again only if
+Some kills, and with ``make test-long`` hundreds. Every acknowledged line is there, again only if
 the program repeated a write that had failed; nothing is there that no program wrote; the newest
 value of each key is the newest that was acknowledged.
 """
@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ import pytest
 
 from logfs.client import Daemon
 from logfs.errors import LogfsError
-from tests.long import Limits
+from tests.long import KILLS, Limits
 from tests.mounting import Mount
 from tests.semantics.appender import DEAD, close, make_line
 from tests.semantics.programs import meta
@@ -27,7 +28,6 @@ pytestmark = [
     pytest.mark.fuse,
     pytest.mark.slow,
 ]
-KILLS = 20
 KEYS = 5
 OPTIONS = (
     "log.retention.check.interval.ms=200",
@@ -221,10 +221,6 @@ def kill_often(mount: Mount, limits: Limits, counts: Counter[str]) -> None:
     assert counts["requests"]
 
 
-def test_twenty_kills_lose_nothing(mount: Mount) -> None:
-    kill_often(mount, Limits(0, KILLS, float("inf"), 0), Counter())
-
-
-@pytest.mark.long
-def test_hundreds_of_kills_lose_nothing(mount: Mount, limits: Limits, counts: Counter[str]) -> None:
-    kill_often(mount, limits, counts)
+@pytest.mark.parametrize("kills", KILLS)
+def test_kills_lose_nothing(mount: Mount, limits: Limits, counts: Counter[str], kills: int) -> None:
+    kill_often(mount, replace(limits, kills=kills), counts)

@@ -12,6 +12,7 @@ from logfs import NewRecord
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.forwards import START_MS, check_forwarded
+from tests.long import KILLS
 from tests.mounting import COMMAND, PATIENCE_S
 from tests.processes import Process, wait_until
 
@@ -52,7 +53,7 @@ class Writing(threading.Thread):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_a_forward_that_is_killed_sends_everything_once(
     kills: int, shared_broker: Broker, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from logfs.records.record import Record
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.mirrors import stored
+from tests.long import KILLS
 from tests.mounting import COMMAND, PATIENCE_S, Mount
 from tests.processes import Process, wait_until
 
@@ -43,7 +44,7 @@ def produced(client: Client, topic: str, count: int, first: int = 0) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_a_mirror_that_is_killed_continues_where_it_was(
     kills: int, shared_broker: Broker, client: Client, tmp_path: Path
 ) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.long import KILLS
 from tests.mounting import COMMAND, is_mounted, logfs, run
 from tests.processes import PATIENCE_S, wait_until
 from tests.restarts.held import HeldMount
 from tests.restarts.programs import check_lines, start_writers
 
 pytestmark = pytest.mark.fuse
-DIRECTORY_KILLS = 12
 
 
 @pytest.fixture
@@ -44,17 +44,17 @@ def end_daemons(mount: HeldMount, times: int, chance: random.Random) -> None:
         mount.wait_for_next()
 
 
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_writers_lose_no_line_and_write_none_twice(
-    held: HeldMount, tmp_path: Path, seed: int
+    held: HeldMount, tmp_path: Path, seed: int, kills: int
 ) -> None:
     """No line that programs write is lost, stored twice, cut or out of order, however often the
     daemon is killed or restarted meanwhile.
     """
     writers = start_writers(held.point, tmp_path / "stop")
-    times = int(os.environ.get("LOGFS_LONG_KILLS", "10"))
 
-    end_daemons(held, times, random.Random(seed))
+    end_daemons(held, kills, random.Random(seed))
     (tmp_path / "stop").touch()
     ended = [process.communicate(timeout=60) for process in writers]
 
@@ -111,22 +111,24 @@ def test_half_a_line_continues_after_a_crash(held: HeldMount) -> None:
         assert path.read_bytes() == b"one\ntwo\nthree\n"
 
 
-def test_directories_are_made_and_removed_once(held: HeldMount) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_directories_are_made_and_removed_once(held: HeldMount, kills: int) -> None:
     """mkdir(2), rmdir(2), open(2) and setxattr(2) are done once."""
     program = (
-        "import os, sys\nfor n in range(60):\n    path = f'{sys.argv[1]}/n{n}'\n"
+        f"import os, sys\nfor n in range({12 * kills}):\n    path = sys.argv[1] + '/n%d' % n\n"
         "    os.mkdir(path)\n    os.setxattr(path, 'user.logfs.retention.ms', b'1000000')\n"
         "    open(f'{path}/0', 'a').close()\n    n % 2 or os.rmdir(path)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(held.point)]) as process:
         chance = random.Random(3)
-        for _ in range(DIRECTORY_KILLS):
+        for _ in range(kills):
             if process.poll() is None:
                 held.end_daemon(signal.SIGKILL)
                 time.sleep(chance.random() * 0.1)
         process.wait(PATIENCE_S)
     assert process.returncode == 0
-    assert sorted(os.listdir(held.point)) == sorted(["t", *(f"n{n}" for n in range(1, 60, 2))])
+    kept = [f"n{n}" for n in range(1, 12 * kills, 2)]
+    assert sorted(os.listdir(held.point)) == sorted(["t", *kept])
 
 
 @pytest.mark.parametrize("how", ["a signal", "umount"])

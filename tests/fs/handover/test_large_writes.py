@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.long import KILLS
 from tests.restarts.held import HeldMount
 
-KILLS = 25
 PARTITIONS = ("0", "1", "2", "3")
 
 # A request is read into memory of the new daemon that no request has used before.
@@ -27,7 +27,10 @@ print(lines)
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_a_daemon_that_is_killed_while_it_reads_a_write_fails_no_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_a_daemon_that_is_killed_while_it_reads_a_write_fails_no_write(
+    tmp_path: Path, kills: int
+) -> None:
     stop = tmp_path / "stop"
     with HeldMount(tmp_path) as held:
         topic = held.point / "t"
@@ -43,7 +46,7 @@ def test_a_daemon_that_is_killed_while_it_reads_a_write_fails_no_write(tmp_path:
             )
             for number in PARTITIONS
         ]
-        for _ in range(KILLS):
+        for _ in range(kills):
             held.end_daemon(signal.SIGKILL)
         stop.touch()
         said = [writer.communicate(timeout=60) for writer in writers]
