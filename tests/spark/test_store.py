@@ -21,7 +21,6 @@ from tests.remote.accounts import SOURCES, Accounts, Platform
 from tests.remote.accounts import accounts as accounts
 from tests.remote.accounts import platform as platform
 from tests.remote.buckets import TP, bucket_disk
-from tests.remote.servers import Bucket
 from tests.remote.stored import make_stored
 from tests.remote.test_bucket import Origin
 from tests.spark.conftest import ROOT
@@ -68,7 +67,7 @@ def read_by_spark(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_executors_find_a_key_that_is_renewed_again_and_again(
+def test_executors_read_a_store_while_their_key_is_renewed_again_and_again(
     accounts: Accounts, tmp_path: Path, platform: Platform
 ) -> None:
     bucket, stored = accounts.bucket(), make_stored(tmp_path / "stored")
@@ -78,8 +77,8 @@ def test_executors_find_a_key_that_is_renewed_again_and_again(
             store.put(str(path.relative_to(stored.bucket)), [path.read_bytes()])
     (tmp_path / "home").mkdir()
     source = SOURCES["named"](tmp_path / "home", platform)
-    names = ["AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_EC2_METADATA_DISABLED"]
-    variables = {name: source.variables[name] for name in names}
+    settings = ["AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_EC2_METADATA_DISABLED"]
+    variables = {name: source.variables[name] for name in settings}
     key = accounts.add()
     source.give(key)
     ends = threading.Event()
@@ -92,28 +91,16 @@ def test_executors_find_a_key_that_is_renewed_again_and_again(
             accounts.remove(old)
             old = new
 
+    since = "orders/0@2023-11-14T22:13:22Z"
+    names = ["orders", "orders/0@offset=990..offset=1010", "orders/1", since]
     renewing = threading.Thread(target=renew)
     renewing.start()
     try:
         variables |= {"AWS_ACCESS_KEY_ID": "", "AWS_ENDPOINT_URL": bucket.endpoint}
-        found = read_by_spark(bucket.url, ["orders"], variables, tmp_path)
+        found = read_by_spark(bucket.url, names, variables, tmp_path)
     finally:
         ends.set()
         renewing.join()
-    assert len(found["orders"]) == found["streamed"] == 3010
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_executors_read_a_store(bucket: Bucket, tmp_path: Path) -> None:
-    stored = make_stored(tmp_path)
-    store = bucket.open()
-    for path in stored.bucket.rglob("*"):
-        if path.is_file():
-            store.put(str(path.relative_to(stored.bucket)), [path.read_bytes()])
-    since = "orders/0@2023-11-14T22:13:22Z"
-    names = ["orders", "orders/0@offset=990..offset=1010", "orders/1", since]
-    found = read_by_spark(bucket.url, names, bucket.environment, tmp_path)
     rows = [[0, n, f"key {n % 7}", f"line {n} of partition 0"] for n in range(3000)]
     rows += [[1, n, f"key {n % 7}", f"line {n} of partition 1"] for n in range(10)]
     assert found["orders"] == rows
