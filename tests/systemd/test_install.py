@@ -103,30 +103,40 @@ def environments(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "opt/logfs").iterdir() if path.is_dir())
 
 
-def test_install_upgrade_uninstall(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    foreign = root / "usr/share/zsh/site-functions/_other"
-    variables = {
-        **os.environ,
-        "DESTDIR": str(root),
-        "PREFIX": "/usr",
-        "WHEEL": str(make_wheel(tmp_path)),
-        # What logfs depends on is here already: no minute goes by with fetching it again.
-        "PIP": f"{sys.executable} -m pip",
-        "PIP_NO_DEPS": "1",
-        "PYTHONPATH": sysconfig.get_path("purelib"),
-        "PATH": os.pathsep.join(["/usr/bin", "/bin", os.environ["PATH"]]),
-    }
+class Installing:
+    """Calls ``.ci/install`` with paths below a directory, and a wheel of this tree.
 
-    def call(what: str, extras: str = "") -> str:
+    Attributes:
+        root: The directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self._variables = {
+            **os.environ,
+            "DESTDIR": str(self.root),
+            "PREFIX": "/usr",
+            "WHEEL": str(make_wheel(directory)),
+            # What logfs depends on is here already: no minute goes by with fetching it again.
+            "PIP": f"{sys.executable} -m pip",
+            "PIP_NO_DEPS": "1",
+            "PYTHONPATH": sysconfig.get_path("purelib"),
+            "PATH": os.pathsep.join(["/usr/bin", "/bin", os.environ["PATH"]]),
+        }
+
+    def call(self, what: str, extras: str = "") -> str:
         done = subprocess.run(
-            [str(ROOT / ".ci" / "install"), what], env={**variables, "EXTRAS": extras}, check=False,
-            capture_output=True, text=True, timeout=300,
+            [str(ROOT / ".ci" / "install"), what], env={**self._variables, "EXTRAS": extras},
+            check=False, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout
 
-    installed = call("install", "export,iceberg")
+
+def test_programs_units_and_documents_are_installed(tmp_path: Path) -> None:
+    installing = Installing(tmp_path)
+    root = installing.root
+    installed = installing.call("install")
     assert f"logfs: installed {__version__}-" in installed
     assert set(FILES) <= below(root)
     assert list(links_to_nowhere(root / "usr/share/doc/logfs")) == []
@@ -147,7 +157,14 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
     assert subprocess.run(version, check=True, capture_output=True).stdout == b"True\n"
     assert "-m logfs" not in (root / "usr/share/bash-completion/completions/logfs").read_text()
 
-    # An upgrade takes away what is no longer installed, and an environment that is not in use.
+
+@pytest.mark.long
+def test_an_upgrade_and_a_removal_leave_nothing_behind(tmp_path: Path) -> None:
+    installing = Installing(tmp_path)
+    root = installing.root
+    installing.call("install", "export,iceberg")
+    (first, _) = environments(root)
+    foreign = root / "usr/share/zsh/site-functions/_other"
     foreign.touch()
     gone = root / "usr/share/man/man1/logfs-gone.1"
     gone.touch()
@@ -155,14 +172,14 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
         file.write("/usr/share/man/man1/logfs-gone.1\n")
     listed = (root / "opt/logfs/files").read_text().splitlines()
     (root / "opt/logfs/files").write_text("".join(f"{line}\n" for line in sorted(listed)))
-    call("install")
+    installing.call("install")
     (second, _) = environments(root)
     assert second != first
     assert (root / "opt/logfs/extras").read_text() == "export,iceberg\n"  # it is kept
     assert not gone.exists()
 
     (root / "etc/logfs/web.toml").touch()
-    call("uninstall")
+    installing.call("uninstall")
     assert below(root) == {str(foreign.relative_to(root)), "etc/logfs/web.toml"}
     assert not (root / "opt/logfs").exists()
     assert not (root / "usr/share/doc").exists()
