@@ -10,12 +10,6 @@ PYTHON := $(VENV)/bin/python
 WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
-# A test that fails is run once more, five at most: these machines share their processors with others.
-# Both tries are in the output, and the summary has their number. A rerun is to be looked into. Tests
-# of stops and kills are not run again: a line that is lost once in a while is lost.
-RERUNS := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks --rerun-except Timeout \
-	--rerun-exclude-path tests/model --rerun-exclude-path tests/fs/test_kills.py \
-	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
 # Processes that run the tests: many of them wait for a disk or a broker. 0: all in this one.
 PROCESSES := 2
 # How long test-long runs: stops of the model, kills of daemons, minutes for all of it (no limit if
@@ -37,7 +31,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 test: connector remote ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
-	@$(WITH_VENV) python -m pytest -n $(PROCESSES) $(RERUNS) $(ARGS)
+	@$(WITH_VENV) python -m pytest -n $(PROCESSES) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)
