@@ -49,6 +49,7 @@ SETTINGS: Mapping[str, str] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.max.timeout.ms": str(2**31 - 1),
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     # Soon after the start, and often.

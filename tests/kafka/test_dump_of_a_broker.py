@@ -1,18 +1,14 @@
 """What a broker leaves, printed by ``logfs dump`` and by kafka-dump-log: the same."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 
 from logfs.services.dumping.dump import SUFFIXES
 from tests.kafka import theirs
-from tests.kafka.broker import Broker
-from tests.kafka.client import Client
 from tests.kafka.dumping import compare
-from tests.mounting import PATIENCE_S
+from tests.kafka.written import killed, stopped
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -28,41 +24,13 @@ DECODERS = {
 def killed_and_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Data directories of a broker that was killed, and of the same one stopped later."""
     directory = tmp_path_factory.mktemp("broker")
-    with Broker(directory / "kafka") as broker:
-        client = Client(broker.bootstrap)
-        open_transactions = theirs.fill(broker, client)
-        commit_offsets(client, "idempotent", {"group.id": "readers", "client.id": "größe"})
-        commit_offsets(client, "idempotent", {"group.id": "new", "group.protocol": "consumer"})
-        broker.kill()
-        killed = broker.copy_data(directory / "killed")
-        broker.start()
-        broker.stop()
-        del open_transactions
-        return killed, broker.copy_data(directory / "stopped")
-
-
-def commit_offsets(client: Client, topic: str, config: dict[str, str]) -> None:
-    """Join a group, commit what was read, and leave."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": client.bootstrap,
-            **config,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        deadline = time.monotonic() + PATIENCE_S
-        while (message := consumer.poll(0.1)) is None:
-            assert time.monotonic() < deadline
-        consumer.commit(message, asynchronous=False)
-    finally:
-        consumer.close()
+    return killed(directory / "killed"), stopped(directory / "stopped")
 
 
 def files_of(data: Path) -> Iterator[list[Path]]:
-    for partition in sorted(data.glob("*-0")):
+    topics = (*theirs.TOPICS, *(directory.removesuffix("-0") for directory in DECODERS))
+    for topic in sorted(topics):
+        partition = data / f"{topic}-0"
         yield sorted(path for path in partition.iterdir() if path.suffix in SUFFIXES)
 
 

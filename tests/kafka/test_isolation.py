@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from logfs.types import IsolationLevel, View
 from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.kafka.theirs import SMALL, TOPICS, batches, fill_topic, numbered
+from tests.kafka.written import killed
 from tests.log.support import lengths_of, read_all
 from tests.mounting import Mount, now_ms, output
 from tests.spark import reading as spark
@@ -40,52 +40,6 @@ class Seen:
     stable: dict[str, int]
 
 
-def _fill_spanning(client: Client) -> None:
-    """Aborted and committed transactions, each over many segments, and all at the same time."""
-    client.create_topic("spanning", 1, **SMALL)
-    producers = [client.producer(transactional_id=f"span-{n}") for n in range(3)]
-    for producer in producers:
-        producer.begin()
-    for turn in range(40):
-        for number, producer in enumerate(producers):
-            producer.send("spanning", numbered(12, 100 * turn + 30 * number, keys=7))
-            producer.flush()
-        if turn % 9 == 8:
-            number = turn // 9 % 3
-            (producers[number].abort if turn % 2 else producers[number].commit)()
-            producers[number].begin()
-    producers[0].abort()
-    producers[1].commit()
-    producers[2].abort()
-    client.producer().batches("spanning", [numbered(5)])
-
-
-def _fill_ends(client: Client) -> list[object]:
-    """One topic ends with an aborted transaction, the other has one that is open, in the middle."""
-    client.create_topics({"left-open": SMALL, "ends-aborted": SMALL})
-    plain = client.producer()
-    producers = [
-        client.producer(transactional_id=f"end-{n}", transaction_timeout_ms="900000")
-        for n in range(2)
-    ]
-    for producer in producers:
-        producer.begin()
-    for topic, first in (("left-open", 0), ("ends-aborted", 1)):
-        for turn in range(20):
-            plain.batches(topic, [numbered(4, 10 * turn)])
-            if turn > 8:
-                producers[first].send(topic, numbered(6, 50 * turn))
-                producers[first].flush()
-    producers[1].abort()
-    aborted = client.producer(transactional_id="end-2")
-    aborted.begin()
-    aborted.send("left-open", numbered(9))
-    aborted.flush()
-    aborted.abort()
-    plain.batches("left-open", batches(numbered(200), 20))
-    return [producers[0]]
-
-
 def _look(broker: Broker) -> Seen:
     client = Client(broker.bootstrap)
     records = {level: client.consume_all(NAMES, isolation=level) for level in LEVELS}
@@ -97,23 +51,15 @@ def _look(broker: Broker) -> Seen:
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Seen]]:
     """The directory after kill -9, after a clean stop, and while the broker runs."""
     directory = tmp_path_factory.mktemp("isolation")
-    with Broker(directory / "broker") as broker:
-        client = Client(broker.bootstrap)
-        for name in FROM_THEIRS:
-            client.create_topic(name, 1, **TOPICS[name][0])
-            fill_topic(broker, client, name)
-        _fill_spanning(client)
-        keep = _fill_ends(client)
-        killed = _look(broker)
-        broker.kill()
-        killed.data = broker.copy_data(directory / "killed")
-        broker.start()
-        stopped = _look(broker)
+    broker = Broker(directory / "broker")
+    killed(broker.data)
+    with broker:
+        after_kill = _look(broker)
+        after_kill.data = killed(directory / "killed")
         broker.stop()
-        stopped.data = broker.copy_data(directory / "stopped")
+        after_stop = replace(after_kill, data=broker.copy_data(directory / "stopped"))
         broker.start()
-        yield {"killed": killed, "stopped": stopped, "live": _look(broker)}
-        del keep
+        yield {"killed": after_kill, "stopped": after_stop, "live": _look(broker)}
 
 
 @pytest.fixture(params=["killed", "stopped", "live"])

@@ -1,6 +1,5 @@
 """The offsets of moments: as in a broker's ListOffsets, and as one can read them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from logfs.types import IsolationLevel
 from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.kafka.theirs import COMPACT, TIME_MS, TOPICS, batches, clean, fill, numbered
+from tests.kafka.theirs import TOPICS
+from tests.kafka.written import EMPTIED, stopped
 from tests.mounting import now_ms
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -24,8 +24,6 @@ LEVELS = {
     READ_COMMITTED: IsolationLevel.READ_COMMITTED,
 }
 SAMPLES = 40
-EMPTIED = "compacted-idempotent"
-"""Its first segment keeps a batch without records, with the largest timestamp of all."""
 ALL_TOPICS = (*TOPICS, EMPTIED)
 Answers = dict[str, tuple[int, int] | None]
 
@@ -46,35 +44,23 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     directory = tmp_path_factory.mktemp("offsets")
-    began_ms = now_ms()
-    with Broker(directory / "broker") as broker:
+    broker = Broker(directory / "broker")
+    stopped(broker.data)
+    with broker:
         client = Client(broker.bootstrap)
-        keep = fill(broker, client)
-        _fill_emptied(client, broker)
         records = {level: client.consume_all(ALL_TOPICS, isolation=level) for level in LEVELS}
-        found = Asked(directory / "data", records)
+        found = Asked(broker.data, records)
         times = {record.timestamp for row in records[READ_UNCOMMITTED].values() for record in row}
-        chosen = [*sorted(times)[:: max(len(times) // SAMPLES, 1)], began_ms, now_ms()]
+        chosen = [*sorted(times)[:: max(len(times) // SAMPLES, 1)], now_ms()]
         ends: list[int | str] = ["earliest", "latest", "max_timestamp"]
         moments = {time + step for time in chosen for step in (0, 1)} | {0, 2**62}
         for level in LEVELS:
             for time in [*ends, *sorted(moments)]:
                 found.answers[level, time] = client.list_offsets(ALL_TOPICS, time, isolation=level)
         broker.stop()
-        broker.copy_data(found.data)
-        yield found
-        del keep
-
-
-def _fill_emptied(client: Client, broker: Broker) -> None:
-    """Have a broker compact away all records of an idempotent producer's last batch."""
-    client.create_topic(EMPTIED, 1, **COMPACT)
-    producer = client.producer(enable_idempotence="true")
-    producer.batches(EMPTIED, [[r._replace(timestamp=TIME_MS * 2) for r in numbered(20, keys=4)]])
-    client.producer().batches(EMPTIED, batches(numbered(2000, keys=30), 50))
-    clean(client, EMPTIED, broker)
+        return found
 
 
 def answer(log: PartitionLog, time: int | str, level: IsolationLevel) -> tuple[int, int] | None:

@@ -60,7 +60,9 @@ def fill(broker: Broker, client: Client) -> RecordProducer:
     for topic in ("transactions", "open", "compacted"):
         transactions(client, topic)
     theirs.clean(client, "compacted", broker)
-    left_open = client.producer(transactional_id="left-open", transaction_timeout_ms="900000")
+    left_open = client.producer(
+        transactional_id="left-open", transaction_timeout_ms=theirs.OPEN_FOR_MS
+    )
     left_open.begin()
     left_open.send("open", numbered(10))
     left_open.flush()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from logfs.types import IsolationLevel, View
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.kafka.theirs import TIME_MS, TOPICS, fill
+from tests.kafka.theirs import TIME_MS, TOPICS
+from tests.kafka.written import killed
 from tests.log.verifying import check
 from tests.mounting import Mount
 from tests.spark import reading as spark
@@ -91,18 +92,16 @@ def look(broker: Broker, ended: str) -> Written:
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Written]]:
     """The directory while the broker runs, after kill -9 and after a clean stop."""
     directory = tmp_path_factory.mktemp("theirs")
-    with Broker(directory / "broker") as broker:
-        keep = fill(broker, Client(broker.bootstrap))
-        killed = look(broker, "killed")
-        broker.kill()
-        killed.data = broker.copy_data(directory / "killed")
-        broker.start()
-        stopped = look(broker, "stopped")
+    broker = Broker(directory / "broker")
+    killed(broker.data)
+    with broker:
+        after_kill = look(broker, "killed")
+        after_kill.data = killed(directory / "killed")
         broker.stop()
-        stopped.data = broker.copy_data(directory / "stopped")
+        data = broker.copy_data(directory / "stopped")
+        after_stop = replace(after_kill, data=data, ended="stopped")
         broker.start()
-        yield {"killed": killed, "stopped": stopped, "live": look(broker, "live")}
-        del keep
+        yield {"killed": after_kill, "stopped": after_stop, "live": look(broker, "live")}
 
 
 @pytest.fixture(params=["killed", "stopped", "live"])

@@ -27,6 +27,8 @@ COMPACT = {
     # Rounds are seen apart: nothing is cleaned before ``clean`` says so.
     "min.compaction.lag.ms": str(2**62),
 }
+OPEN_FOR_MS = str(2**31 - 1)
+"""How long a transaction that is left open may be; these brokers allow it."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 ODD = [
@@ -171,7 +173,7 @@ def fill(broker: Broker, client: Client) -> list[object]:
     for name in TOPICS:
         fill_topic(broker, client, name)
     left_open = client.producer(
-        transactional_id="left-open", transaction_timeout_ms="900000", compression_type="lz4"
+        transactional_id="left-open", transaction_timeout_ms=OPEN_FOR_MS, compression_type="lz4"
     )
     left_open.begin()
     left_open.send("open-transaction", numbered(10))
