@@ -21,6 +21,7 @@ from logfs.types import IsolationLevel, View
 from tests.kafka import ours, theirs, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, Client, RecordProducer
+from tests.kafka.written import with_topics, written
 from tests.log.producing import rows_in, rows_of
 from tests.log.support import read_all
 from tests.mounting import now_ms
@@ -70,23 +71,29 @@ def fill(broker: Broker, client: Client) -> RecordProducer:
     return left_open
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What a broker left when it was killed, and when it was stopped afterwards."""
-    directory = tmp_path_factory.mktemp("theirs")
-    with Broker(directory / "broker") as broker:
+def write_and_kill(folder: Path) -> Path:
+    with Broker(folder) as broker:
         keep = fill(broker, Client(broker.bootstrap))
         broker.kill()
-        broker.copy_data(directory / "killed")
-        broker.start()
-        broker.stop()
         del keep
-        without = broker.copy_data(directory / "without")
+    return broker.data
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What a broker left when it was killed, and when it was stopped afterwards."""
+    directory = tmp_path_factory.mktemp("theirs")
+    broker = Broker(directory / "broker")
+    killed = written("producers", write_and_kill, directory / "killed")
+    copy_directory(killed, broker.data)
+    with broker:
+        broker.stop()
+    without = broker.copy_data(directory / "without")
     for file in [*without.glob("*/*.snapshot"), *without.glob("*/*.txnindex")]:
         file.unlink()
     for file in [without / ".kafka_cleanshutdown", *without.glob("*-checkpoint")]:
         file.unlink()
-    return {"killed": directory / "killed", "stopped": broker.data, "without": without}
+    return {"killed": killed, "stopped": broker.data, "without": without}
 
 
 def snapshots_in(partition: Path) -> dict[int, Rows]:
@@ -105,8 +112,8 @@ def txn_indexes_in(partition: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_what_a_broker_left_behind_is_known(written: dict[str, Path], topic: str) -> None:
-    data = written["stopped"]
+def test_what_a_broker_left_behind_is_known(left: dict[str, Path], topic: str) -> None:
+    data = left["stopped"]
     log = ours.seen(data, topic)
     theirs_at_end = snapshots_in(data / f"{topic}-0")[log.log_end_offset]
     assert rows_in(log) == theirs_at_end
@@ -123,10 +130,10 @@ def test_what_a_broker_left_behind_is_known(written: dict[str, Path], topic: str
 
 
 @pytest.mark.parametrize("how", ["killed", "without", "stopped"])
-def test_each_recovers_the_same(written: dict[str, Path], how: str, tmp_path: Path) -> None:
+def test_each_recovers_the_same(left: dict[str, Path], how: str, tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker")
-    copy_directory(written[how], broker.data)
-    mine = copy_directory(written[how], tmp_path / "mine")
+    copy_directory(left[how], broker.data)
+    mine = copy_directory(left[how], tmp_path / "mine")
     with broker:
         broker.stop()
     assert "Corrupt" not in broker.log
@@ -162,10 +169,7 @@ def write_ours(log: PartitionLog) -> None:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with Broker(tmp_path_factory.mktemp("template")) as broker:
-        Client(broker.bootstrap).create_topics({"ours": SMALL})
-        broker.stop()
-        return broker.data
+    return with_topics({"ours": SMALL}, tmp_path_factory.mktemp("template") / "data")
 
 
 def stopped(data: Path) -> None:

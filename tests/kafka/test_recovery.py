@@ -15,6 +15,7 @@ from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client
 from tests.kafka.damages import DAMAGES, SWAPS, TAILS, UNNOTICED, copy_segments, logs
 from tests.kafka.theirs import SMALL, batches, numbered
+from tests.kafka.written import written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -61,14 +62,20 @@ def write(broker: Broker, client: Client) -> None:
     assert len(logs(broker.partition("none"))) >= 6
 
 
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that a broker left when it was killed, with every damage."""
-    with Broker(tmp_path_factory.mktemp("damaged")) as broker:
+def write_and_kill(folder: Path) -> Path:
+    with Broker(folder) as broker:
         client = Client(broker.bootstrap)
         client.create_topics(dict.fromkeys(NAMES, CONFIG))
         write(broker, client)
         broker.kill()
+    return broker.data
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that a broker left when it was killed, with every damage."""
+    broker = Broker(tmp_path_factory.mktemp("damaged"))
+    written("damaged", write_and_kill, broker.data, tuple(NAMES))
     source = broker.partition("none")
     last = int(logs(source)[-1].stem)
     points = {name: 0 if name.startswith(DEEP) else last for name in NAMES}

@@ -17,6 +17,7 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.theirs import COMPACT
+from tests.kafka.written import with_topics
 from tests.log.compaction import CompactedLog, filled, records
 from tests.log.support import DIRECTORY, contents, log_name
 
@@ -112,17 +113,17 @@ def distinct(log: CompactedLog, found: list[tuple[FakeDisk, bool]]) -> list[Stat
 def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[State]:
     states = distinct(*request.param())
     names = [f"state-{number}" for number in range(len(states))]
-    with Broker(tmp_path_factory.mktemp("stopped")) as broker:
-        config = {**COMPACT, "segment.index.bytes": "4096"}
-        Client(broker.bootstrap).create_topics(dict.fromkeys(names, config))
-        broker.kill()
-        for name, state in zip(names, states, strict=True):
-            put(state.files, broker.partition(name))
-        points = "".join(
-            f"{name} 0 {s.recovery_point}\n" for name, s in zip(names, states, strict=True)
-        )
-        (broker.data / RECOVERY_POINT).write_text(f"0\n{len(names)}\n{points}")
-        broker.start()
+    broker = Broker(tmp_path_factory.mktemp("stopped"))
+    config = {**COMPACT, "segment.index.bytes": "4096"}
+    with_topics(dict.fromkeys(names, config), broker.data)
+    (broker.data / ".kafka_cleanshutdown").unlink()
+    for name, state in zip(names, states, strict=True):
+        put(state.files, broker.partition(name))
+    points = "".join(
+        f"{name} 0 {s.recovery_point}\n" for name, s in zip(names, states, strict=True)
+    )
+    (broker.data / RECOVERY_POINT).write_text(f"0\n{len(names)}\n{points}")
+    with broker:
         assert "stray" not in broker.log
         found = Client(broker.bootstrap).consume_all(names)
         for name, state in zip(names, states, strict=True):

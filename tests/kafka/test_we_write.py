@@ -25,6 +25,7 @@ from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.scenarios import SCENARIOS, TIME_MS, Expected, keyed, numbered
+from tests.kafka.written import with_topics
 from tests.mounting import now_ms
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -139,10 +140,8 @@ class Opened:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a broker that knows the topics and has stopped."""
-    with Broker(tmp_path_factory.mktemp("template")) as broker:
-        Client(broker.bootstrap).create_topics({n: s.config for n, s in SCENARIOS.items()})
-        broker.stop()
-        return broker.data
+    topics = {name: scenario.config for name, scenario in SCENARIOS.items()}
+    return with_topics(topics, tmp_path_factory.mktemp("template") / "data")
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.__name__)

@@ -7,10 +7,11 @@ because a broker forgets a producer after a day. A transaction that was left ope
 weeks.
 """
 
+import functools
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import confluent_kafka
@@ -63,7 +64,7 @@ def written(
             Path(write.__code__.co_filename),
             jars.POM,
             confluent_kafka.__version__,
-            str(time.time() // _HALF_A_DAY_S),
+            _half_day(),
             *made_of,
         ],
         make,
@@ -82,6 +83,24 @@ def killed(to: Path) -> Path:
 def stopped(to: Path) -> Path:
     """Return a copy of the same after a broker has recovered it and was stopped."""
     return written("stopped", _recover, to)
+
+
+def with_topics(configs: Mapping[str, Mapping[str, str]], to: Path) -> Path:
+    """Return a copy of the directory of a broker that knows some topics, all empty, and stopped."""
+
+    def create(folder: Path) -> Path:
+        with Broker(folder) as broker:
+            Client(broker.bootstrap).create_topics(configs)
+            broker.stop()
+        return broker.data
+
+    return written("topics", create, to, (repr(configs),))
+
+
+@functools.cache
+def _half_day() -> str:
+    """Return when this is: the same for as long as this process runs."""
+    return str(time.time() // _HALF_A_DAY_S)
 
 
 def _tar(*arguments: str | Path) -> None:
