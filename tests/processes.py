@@ -30,6 +30,7 @@ class Process:
         self._name = name
         self._log_path = log_path
         self._log_start = 0
+        self._since_start = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,7 +41,18 @@ class Process:
     @property
     def log_since_start(self) -> str:
         """What it has printed since its last start."""
-        return self._log_path.read_bytes()[self._log_start :].decode(errors="replace")
+        self._read_on()
+        return self._since_start.decode(errors="replace")
+
+    def has_said(self, text: str) -> bool:
+        """Whether it has printed a text since its last start; only what is new is read."""
+        self._read_on()
+        return text.encode() in self._since_start
+
+    def _read_on(self) -> None:
+        with self._log_path.open("rb") as log:
+            log.seek(self._log_start + len(self._since_start))
+            self._since_start += log.read()
 
     @property
     def is_started(self) -> bool:
@@ -65,6 +77,7 @@ class Process:
         assert self._process is None, f"the {self._name} runs already"
         with self._log_path.open("ab") as log:
             self._log_start = log.seek(0, 2)
+            self._since_start = bytearray()
             self._process = subprocess.Popen(
                 [str(word) for word in command],
                 cwd=cwd,

@@ -161,7 +161,7 @@ class Broker:
 
     def wait_for_log(self, text: str) -> None:
         """Wait until it has logged something since its last start."""
-        self.wait_until(lambda: text in self.log, f"the broker logged {text!r}")
+        self.wait_until(lambda: self._process.has_said(text), f"the broker logged {text!r}")
 
     def wait_until(self, holds: Callable[[], object], what: str) -> None:
         """Wait for something that has to become true while it runs."""
@@ -247,7 +247,7 @@ class Broker:
         return False
 
     def _has_started_or_ended(self) -> bool:
-        return self.started in self.log or self._process.running.poll() is not None
+        return self._process.has_said(self.started) or self._process.running.poll() is not None
 
 
 def copy_directory(directory: Path, to: Path) -> Path:
