@@ -12,7 +12,7 @@ from tests.cache import kept
 
 
 class Maker:
-    """Makes a directory of two files, and counts how often.
+    """Makes a directory of two files, and notes how often.
 
     Attributes:
         takes_s: How long that takes.

@@ -19,7 +19,7 @@ from tests.mounting import Mount, wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.fuse, pytest.mark.slow]
 
 RECORDS = 2500
-"""Of each topic, ten segments and more."""
+"""Each topic gets as many, in ten segments and more."""
 
 
 def test_every_record_once_and_in_order(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_programs_units_and_documents_are_installed(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_upgrade_and_a_removal_leave_nothing_behind(tmp_path: Path) -> None:
+def test_an_upgrade_and_a_removal_leave_no_file(tmp_path: Path) -> None:
     installing = Installing(tmp_path)
     root = installing.root
     installing.call("install", "export,iceberg")
