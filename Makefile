@@ -10,8 +10,9 @@ PYTHON := $(VENV)/bin/python
 WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
-# Processes that run the tests: many of them wait for a disk or a broker. 0: all in this one.
-PROCESSES := 2
+# Processes that run the tests, more than two processors: many wait for a disk, a clock or a broker.
+# 0: all in this one.
+PROCESSES := 3
 # How long test-long runs: stops of the model, kills of daemons, minutes for all of it (no limit if
 # empty), and the first seed of the model's schedules; each day has others.
 STOPS := 10000
