@@ -136,6 +136,16 @@ def test_a_partition_that_cannot_be_loaded_is_described(logfs: Call, data: Path)
     assert b"offline: it could not be loaded" in out.splitlines()[-1]
 
 
+def test_a_data_directory_that_is_missing_is_named(logfs: Call, tmp_path: Path) -> None:
+    path = tmp_path / "data" / "orders"
+    missing = path.parent
+    (error,) = logfs("topic", "create", path).errors
+    assert error == (
+        f"logfs: {path}: {missing} does not exist: 'mkdir {missing}' makes it a data directory for "
+        "the topic"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

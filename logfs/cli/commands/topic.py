@@ -18,7 +18,7 @@ from logfs.errors import (
     TopicExistsError,
     UnknownNameError,
 )
-from logfs.library.places import Place, locate, locate_local
+from logfs.library.places import DirectoryKind, Place, kind_of, locate, locate_local
 from logfs.types import MAX_PARTITIONS
 
 if TYPE_CHECKING:
@@ -266,9 +266,14 @@ def _topic_of(place: Place) -> str:
     where = "mount point" if place.is_mount else "data directory"
     if not place.address:
         raise UnknownNameError(f"that is a {where}; expected a topic in it, {place.root}/TOPIC")
+    if not place.is_mount and kind_of(place.root) is DirectoryKind.EMPTY:
+        missing = f"{place.root}/{place.address[0]}"
+        raise UnknownNameError(
+            f"{missing} does not exist: 'mkdir {missing}' makes it a data directory for the topic"
+        )
     raise UnknownNameError(
-        f"expected {place.root}/TOPIC: a topic is directly below the {where}, "
-        "and its partitions are not dealt with one by one"
+        f"expected {place.root}/TOPIC: a topic is directly below the {where}, and this command is "
+        "about all of its partitions"
     )
 
 
