@@ -59,7 +59,7 @@ WRONG = [
     ("mount {d}/data {d}/empty -o foo=bar", 1, "mount option foo=bar"),
     ("umount {d}/empty", 1, "{d}/empty: logfs is not mounted there"),
     # Times, offsets, settings, lines.
-    ("cat {d}/data/orders/0@soon", 1, "'tomorrow': not a point in a log; write the"),
+    ("cat {d}/data/orders/0@soon", 1, "'soon': not a point in a log; a point is"),
     ("cat {d}/data/orders/0@2026-13-01", 1, "'2026-13-01': not a date: month must be in 1..12"),
     ("cat {d}/data/orders/0@20261120", 1, "eight digits could be a date or epoch milliseconds"),
     ("cat {d}/data/orders/0@15m", 1, "'15m': not a point in a log"),
