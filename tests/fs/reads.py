@@ -21,17 +21,16 @@ class Signals:
     interrupted: Callable[[int], None]
 
     def __init__(self) -> None:
-        self._last = 0
+        self._number = 1
 
     def request(self) -> int:
-        self._last += 1
-        return self._last
+        return self._number
 
     def request_thread(self) -> int:
         return 0
 
     def drop_buffer(self) -> None:
-        pass
+        self._number += 1  # the last thing that a handler says before it reads
 
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
         self.interrupted = interrupted

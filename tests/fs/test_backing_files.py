@@ -75,8 +75,6 @@ class FakeKernel:
     def on_interrupt(self, called: object) -> None:
         pass
 
-    on_reply = on_interrupt
-
 
 def test_all_open_files_of_an_inode_share_its_backing_file() -> None:
     kernel = FakeKernel()

@@ -52,9 +52,7 @@ class FileReads:
             CorruptRecordError: The record there does not decode.
         """
         if isinstance(file.node, FollowNode):
-            return await self._follow_reads.read(
-                file, offset, size, self._read_unchanged, self._read_what_came
-            )
+            return await self._follow_reads.read(file, offset, size, self._read_unchanged)
         while True:
             was_behind = file.is_behind
             data = await self._read_unchanged(file, offset, size)
@@ -76,22 +74,6 @@ class FileReads:
         if file.node.reads_log:
             file.count_read(len(data))
         return data
-
-    def _read_what_came(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
-        """Read; None if that takes an await, or if there is nothing to read."""
-        executor, reader = file.partition.executor, file.reader
-        if (
-            reader is None
-            or executor.is_slow
-            or executor.releasing is not None
-            or file.waiting is not None
-        ):
-            return None
-        try:
-            got = without_disk(reader.read_into, self._buffer[:size], offset)
-        except (CorruptRecordError, WouldWaitError):
-            return None  # the handler examines it, where there is time
-        return self._buffer[:got] if got else None
 
     async def _is_changing(self, file: FileHandle) -> bool:
         """Whether another program has just cut the bytes that do not decode; then read again.

@@ -30,7 +30,6 @@ import trio
 
 from logfs.fs.files.handles import FileHandle
 from logfs.fs.files.readerqueue import QueuedReader, ReaderQueues
-from logfs.fs.kernel.earlyreplies import EarlyReplies
 from logfs.fs.kernel.errnos import InterruptedWaitError, NothingYetError, StoppedError
 from logfs.fs.kernel.interrupts import InterruptWatch
 from logfs.machine.host import Clock
@@ -45,7 +44,6 @@ _CUT_BYTES = 255 * 4096
 """A larger request may be part of a read(2): 256 pages, the first not whole."""
 
 Read = Callable[[FileHandle, int, int], Awaitable[memoryview | None]]
-ReadNow = Callable[[FileHandle, int, int], memoryview | None]
 
 
 class PollHandle(Protocol):
@@ -62,68 +60,24 @@ class _Reading(QueuedReader):
     Args:
         request: The number of the request.
         file: The open file.
-        offset: Byte of the file.
-        size: How many bytes are asked for.
-        early_replies: Replies to it once it has been woken.
-        read_now: Reads what is there; returns None if that takes an await.
 
     Attributes:
         request: See above.
         woken: Set to have the handler look again.
-        left: Data that was read and could not be sent; the handler returns it.
-        is_answered: The reply has been sent.
         is_interrupted: The program was sent a signal.
-        is_waiting: The handler waits for ``woken``.
     """
 
-    __slots__ = (
-        "_early_replies", "_file", "_found", "_offset", "_read_now", "_size",
-        "is_answered", "is_interrupted", "is_waiting", "left", "request", "woken",
-    )  # fmt: skip
+    __slots__ = ("is_interrupted", "request", "woken")
 
-    def __init__(
-        self,
-        request: int,
-        file: FileHandle,
-        offset: int,
-        size: int,
-        early_replies: EarlyReplies,
-        read_now: ReadNow,
-    ) -> None:
+    def __init__(self, request: int, file: FileHandle) -> None:
         super().__init__(_reader_of(file), file.log)
         self.request = request
-        self._file = file
-        self._offset = offset
-        self._size = size
-        self._early_replies = early_replies
-        self._read_now = read_now
-        self._found: memoryview | None = None
-        self.left = b""
         self.woken = trio.Event()
-        self.is_answered = False
         self.is_interrupted = False
-        self.is_waiting = False
 
     def wake(self) -> None:
         """Have the handler look again."""
         self.woken.set()
-        self._early_replies.add(self.request, self)
-
-    def find(self) -> memoryview | None:
-        """Return the data of the reply; None if it is left to the handler."""
-        if not self.is_waiting or self.is_interrupted or self.left:
-            return None
-        self._found = self._read_now(self._file, self._offset, self._size)
-        return self._found
-
-    def note_answered(self, size: int) -> None:
-        """Note that a reply of ``size`` bytes was sent."""
-        self.is_answered = True
-        self._file.partition.log.counters.bytes_out += size
-
-    def put_back(self) -> None:
-        """Keep what ``find`` returned: the reader has moved on and cannot read it again."""
-        self.left = bytes(self._found or b"")
 
     async def wait(self, limit_s: float) -> None:
         """Wait until woken, at most ``limit_s`` seconds."""
@@ -160,12 +114,10 @@ class FollowReads:
     Args:
         clock: The clocks.
         interrupts: Reports signals for programs that wait.
-        early_replies: Replies to woken reads early.
         note_waiting: Called with the number of a request that waits from now on.
 
     Attributes:
         interrupts: As above.
-        early_replies: As above.
         queues: The reads and polls that wait, by log.
     """
 
@@ -173,20 +125,16 @@ class FollowReads:
         self,
         clock: Clock,
         interrupts: InterruptWatch,
-        early_replies: EarlyReplies,
         note_waiting: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.interrupts = interrupts
-        self.early_replies = early_replies
         self._note_waiting = note_waiting
         self._now_ms = clock.now_ms
         self.queues = ReaderQueues(clock.monotonic_s)
         self._polling: dict[int, _Polling] = {}
         self._is_over = False
 
-    async def read(
-        self, file: FileHandle, offset: int, size: int, read: Read, read_now: ReadNow
-    ) -> memoryview:
+    async def read(self, file: FileHandle, offset: int, size: int, read: Read) -> memoryview:
         """Read; at the end, wait.
 
         Args:
@@ -194,10 +142,6 @@ class FollowReads:
             offset: Byte of the file.
             size: How much is asked for.
             read: Reads what is there; returns None if it cannot be read just now.
-            read_now: Reads it without an await; returns None if that is not possible.
-
-        Returns:
-            The bytes; empty if the reply has been sent already.
 
         Raises:
             NothingYetError: There is nothing yet, and the file was opened with O_NONBLOCK.
@@ -205,9 +149,7 @@ class FollowReads:
             StoppedError: The mount stops.
         """
         size = size - 1 if size > _CUT_BYTES else size
-        reading = _Reading(
-            self.early_replies.request(), file, offset, size, self.early_replies, read_now
-        )
+        reading = _Reading(self.interrupts.request(), file)
         following, data = file.following, memoryview(b"")
         if following is not None:
             following.begin(offset)
@@ -250,11 +192,8 @@ class FollowReads:
         if self.queues.is_crowd(file.log) and not file.never_waits and reader.has_more():
             reading.end = -1  # there is data, but other readers come first
             await self._wait(reading, None)
-        while not reading.is_answered:
+        while True:
             was_over, reading.end = reader.is_over(self._now_ms()), reader.seen_end()
-            if reading.left:
-                file.partition.log.counters.bytes_out += len(reading.left)
-                return memoryview(reading.left)
             data = await read(file, offset, size)
             if data is None:
                 continue
@@ -263,7 +202,6 @@ class FollowReads:
             if file.never_waits:
                 raise NothingYetError("no record has come yet")
             await self._wait(reading, reader.is_over_at_ms())
-        return memoryview(b"")
 
     async def _wait(self, reading: _Reading, until_ms: int | None) -> None:
         """Wait until a new look may find something, or the clock reaches a time."""
@@ -274,14 +212,10 @@ class FollowReads:
             reading.woken = trio.Event()
             self.queues.add(reading)
             self._note_waiting(reading.request)
-            reading.is_waiting = True
             try:
                 await reading.wait(min(left_s, limit_s))
             finally:
-                reading.is_waiting = False
                 self.queues.remove(reading)
-            if reading.is_answered or reading.left:
-                return
             if not reading.woken.is_set() and limit_s < left_s:
                 reading.is_interrupted = True  # perhaps
         if self._is_over:

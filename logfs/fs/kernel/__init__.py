@@ -11,7 +11,6 @@ The modules, lowest first:
     hooks           the C library beside libfuse, in ``native/``: all of it
     cache           what the kernel has cached, dropped before its time
     interrupts      signals for programs that wait for an answer
-    earlyreplies    replies to waiting reads, directly after the append that ended the wait
     passthrough     sealed files that the kernel reads itself
     cpulatency      processors that do not sleep while small reads are answered
 

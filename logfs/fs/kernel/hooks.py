@@ -24,7 +24,7 @@ from logfs.fs.kernel.suspects import SuspectTable
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 15
+_VERSION = 16
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _WATCHED_MOST = 4096
@@ -105,7 +105,6 @@ class Hooks:
         self.connection = KeptConnection(library)
         self.suspects = SuspectTable(library)
         self._on_interrupt: object = None
-        self._on_reply: object = None
 
     @property
     def is_active(self) -> bool:
@@ -183,18 +182,8 @@ class Hooks:
         """Take back the bytes of a handle; returns how many of them have not been read."""
         return int(self._library.logfs_ahead_take(handle))
 
-    def on_reply(self, replied: Callable[[], None]) -> None:
-        """Set a function that is called after the reply that follows ``expect_reply``."""
-        callback = ctypes.CFUNCTYPE(None)(replied)
-        self._library.logfs_on_reply(callback)
-        self._on_reply = callback  # as long as the library may call it
-
-    def expect_reply(self) -> None:
-        """Have that function called once, after the next reply."""
-        self._library.logfs_expect_reply()
-
     def reply(self, request: int, data: memoryview) -> bool:
-        """Answer a waiting read or a listing, from writable memory; see ``hooks.h``.
+        """Answer a listing, from writable memory, directly before its handler returns.
 
         Returns:
             False if the handler has to reply.

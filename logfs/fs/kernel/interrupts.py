@@ -74,6 +74,11 @@ class InterruptWatch:
         hooks = self._hooks
         return hooks.request_thread() if hooks is not None and hooks.is_active else 0
 
+    def request(self) -> int:
+        """Return the number of the request whose handler has just begun; 0 without hooks."""
+        hooks = self._hooks
+        return hooks.request() if hooks is not None and hooks.is_active else 0
+
     @contextmanager
     def watched(self, interrupt: Callable[[], object] = _nothing) -> Iterator[trio.Event]:
         """Watch the request whose handler has just begun, before its first await.

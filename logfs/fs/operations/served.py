@@ -37,7 +37,6 @@ from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import Slots
 from logfs.fs.kernel.cache import KernelCache
 from logfs.fs.kernel.cpulatency import CpuLatency
-from logfs.fs.kernel.earlyreplies import EarlyReplies
 from logfs.fs.kernel.errnos import (
     IsADirectoryNodeError,
     NoSuchAttributeError,
@@ -120,7 +119,6 @@ class Operations(RefusedOperations):
         self.follow_reads = FollowReads(
             clock,
             self.interrupts,
-            EarlyReplies(hooks),
             *(() if hooks is None else (hooks.suspects.note_waiting,)),
         )
         note_look = self.follow_reads.queues.note_directory_look

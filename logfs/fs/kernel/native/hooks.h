@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 15
+#define LOGFS_HOOKS_VERSION 16
 int logfs_version(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */
@@ -86,18 +86,10 @@ void logfs_on_interrupt(void (*interrupted)(uint64_t request));
 
 /* --- Replies ---------------------------------------------------------------------------------- */
 
-/* The most requests that are answered while their handlers still run. */
-#define LOGFS_REPLIES 64
-
-/* Set a function that is called once for each logfs_expect_reply, directly after pyfuse3 has sent
-   its next reply. NULL: no function. */
-void logfs_on_reply(void (*replied)(void));
-void logfs_expect_reply(void);
-
-/* Answer a waiting read or a listing. The later reply of its handler is dropped.
+/* Answer a listing. Called in its handler, directly before it returns: its own reply is dropped.
 
    request: its number, see logfs_request.
-   Returns 1; 0 if the handler has to reply: the program has gone, or LOGFS_REPLIES were sent. */
+   Returns 1; 0 if the handler has to reply: the program has gone. */
 int logfs_reply(uint64_t request, const void *data, size_t size);
 
 /* --- The native thread -------------------------------------------------------------------------- */
