@@ -55,7 +55,7 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
     if number < count:
         follower = textindex.decode_text_entry(entries, number)
     stop, position = follower.file_position, corrupt
-    while (position := batch_after(log, position, stop)) < stop:
+    while (position := batch_after(log, position, stop) or stop) < stop:
         between = log.pread(stop - position, position)
         if len(between) < stop - position:
             break  # the file was cut

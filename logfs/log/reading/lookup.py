@@ -357,7 +357,7 @@ def place_of_offset(
                 if at < window.stop:
                     return window.file_position + at, 0
         except CorruptRecordError:
-            after = batch_after(log, walk.position, file_end)
+            after = batch_after(log, walk.position, file_end) or file_end
             if after < file_end and base_offset_at(segment, after, file_end) <= offset:
                 walk.position = after
                 continue

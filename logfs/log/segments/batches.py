@@ -535,7 +535,7 @@ def end_of_sound(log: File, position: int, after: int, stop: int) -> int:
         done, after, problem = whole_batches(data, 0, len(data), after, True)
         position += done
         if problem is not None or not done:
-            position = batch_after(log, position, stop)
+            position = batch_after(log, position, stop) or stop
     return after
 
 
@@ -558,18 +558,29 @@ def is_refused(log: File, position: int) -> bool:
     return has_right_checksum(data, 0, len(data))
 
 
-def batch_after(log: File, position: int, stop: int) -> int:
-    """Return where the batch after a damaged one begins; ``stop`` if that cannot be told."""
+def batch_after(log: File, position: int, stop: int) -> int | None:
+    """Return where the batch after a damaged one begins, which its length has to lead to.
+
+    Returns:
+        ``stop`` if the damaged one ends there; None if that cannot be told.
+    """
     try:
         head = log.pread(LOG_OVERHEAD_BYTES, position)
-        follower = position + size_of(head) if len(head) == LOG_OVERHEAD_BYTES else stop
-        if not position + SHORTEST_BATCH_BYTES <= follower < stop:
-            return stop
-        head = log.pread(HEADER_BYTES, follower)
     except CorruptRecordError:  # the bytes themselves cannot be read
-        return stop
-    is_batch = header_ok(head, 0, stop - follower) or is_refused(log, follower)
-    return follower if is_batch else stop
+        return None
+    follower = position + size_of(head) if len(head) == LOG_OVERHEAD_BYTES else -1
+    is_possible = position + SHORTEST_BATCH_BYTES <= follower <= stop
+    is_known = is_possible and (follower == stop or is_batch_at(log, follower, stop))
+    return follower if is_known else None
+
+
+def is_batch_at(log: File, position: int, stop: int) -> bool:
+    """Whether a batch begins at a position, damaged or not, and ends at ``stop`` or before."""
+    try:
+        head = log.pread(HEADER_BYTES, position)
+    except CorruptRecordError:  # the bytes themselves cannot be read
+        return False
+    return header_ok(head, 0, stop - position) or is_refused(log, position)
 
 
 def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:

@@ -198,7 +198,7 @@ def _take(scan: SegmentScan) -> None:
 
 
 def pass_over(scan: SegmentScan, log: File, lengths: Sequence[Positions]) -> bool:
-    """Skip a corrupt batch, if its length leads to the end of the file or to a batch.
+    """Skip a corrupt batch, if it is known where it ends (``batch_after``).
 
     A refused batch takes the offsets that it has, if they are its own. Those of another one end
     where the next batch begins.
@@ -207,24 +207,21 @@ def pass_over(scan: SegmentScan, log: File, lengths: Sequence[Positions]) -> boo
     position, base_offset = builder.file_position, builder.next_offset
     try:
         header = log.pread(HEADER_BYTES, position)
-        if len(header) < SHORTEST_BATCH_BYTES:
-            return False
-        total = size_of(header)
-        is_long = total >= SHORTEST_BATCH_BYTES
-        follower = log.pread(HEADER_BYTES, position + total) if is_long else b""
     except CorruptRecordError:  # the bytes themselves cannot be read
         return False
-    length = Positions(total, total, total)
     is_sound = is_refused(log, position)
+    after = position + size_of(header) if is_sound else batch_after(log, position, scan.file_size)
+    if after is None:
+        return False
+    total = after - position
+    length = Positions(total, total, total)
     if is_sound:
         _, next_offset, _ = whole_batches(log.pread(total, position), 0, total, base_offset)
-    elif header_ok(follower, 0, scan.file_size - position - total):
-        following = first_offset_at(log, position + total)
+    elif after < scan.file_size:
+        following = first_offset_at(log, after)
         next_offset = base_offset + 1 if following is None else following
-    elif total >= SHORTEST_BATCH_BYTES and position + total == scan.file_size:
-        next_offset = base_offset + _records_claimed(header, base_offset)
     else:
-        return False
+        next_offset = base_offset + _records_claimed(header, base_offset)
     number = sum(not one.is_refused for one in scan.corrupt)
     if not is_sound and number < len(lengths):
         length = lengths[number]
@@ -308,7 +305,7 @@ def must_stay(log: File, builder: IndexBuilder, *, is_last: bool) -> bool:
     if not is_refused(log, position):
         return False
     size, end, follower = size_of(header), log.size(), position
-    while is_last and (follower := batch_after(log, follower, end)) < end:
+    while is_last and (follower := batch_after(log, follower, end) or end) < end:
         data = log.pread(size_of(log.pread(LOG_OVERHEAD_BYTES, follower)), follower)
         whole = whole_batches(data, 0, len(data), int(builder.next_offset))[0]
         is_last = whole < len(data) or not decodes(data, 0, whole)

@@ -314,7 +314,7 @@ class FollowedLog(WatchedLog):
         if loading.is_live or problem is None or end_of_data(log, position, size) == position:
             return False
         # A writer on another machine has no lock here: what it is writing is the last batch.
-        is_last = problem == INCOMPLETE or batch_after(log, position, size) == size
+        is_last = problem == INCOMPLETE or (batch_after(log, position, size) or size) == size
         return not is_last or (loading.is_clean and problem != INCOMPLETE)
 
     # What is not growth

@@ -12,18 +12,11 @@ from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.offsetrepair import proven_offset
-from logfs.log.segments.batches import BatchFeed, is_refused
+from logfs.log.segments.batches import BatchFeed, batch_after, is_batch_at, is_refused
 from logfs.log.segments.scan import SegmentScan, end_of_data, first_offset_at, must_stay, pass_over
 from logfs.records._indexing import IndexBuilder
-from logfs.records._reading import header_ok
 from logfs.records.compression import decompress
-from logfs.records.layout import (
-    HEADER_BYTES,
-    SHORTEST_BATCH_BYTES,
-    base_offset_of,
-    is_message,
-    size_of,
-)
+from logfs.records.layout import HEADER_BYTES, LOG_OVERHEAD_BYTES, base_offset_of, size_of
 
 _EVERY_BATCH = -1
 """An index interval that gives every batch an entry."""
@@ -174,22 +167,21 @@ class SegmentWalk:
     def _pass_over(self, why: str) -> bool:
         """Continue after bytes that cannot be read; False if no batch follows."""
         position = self.builder.file_position
-        header = self._read(HEADER_BYTES, position)
-        size = self._nominal_size(header)
-        after = position + size
         if self.builder.far_position == position:
             builder, self.builder.stops_at_far = self.builder, False
             self.far = position, builder.next_offset, builder.max_timestamp
             return True
         if is_refused(self.log, position):
-            self._pass_refused(after, why)
+            self._pass_refused(position + size_of(self._read(LOG_OVERHEAD_BYTES, position)), why)
             return True
-        if size and (after == self.size or self._begins_at(after)):
-            self._go_on(position, after, why)
-            return True
-        resumed = next((at for at in self.hints if at > position and self._begins_at(at)), None)
-        if resumed is not None:
-            self._go_on(position, resumed, why)
+        after = batch_after(self.log, position, self.size)
+        if after is None:
+            hints = (hint for hint in self.hints if hint > position)
+            after = next((at for at in hints if is_batch_at(self.log, at, self.size)), None)
+        if after is not None:
+            first = first_offset_at(self.log, after)
+            self.bad.append(BadBytes(position, after - position, why, first))
+            self._move(after, self.builder.next_offset)
             return True
         try:
             end = end_of_data(self.log, position, self.size)
@@ -200,10 +192,6 @@ class SegmentWalk:
             self.padding = 0
             self.tail = BadBytes(position, self.size - position, why)
         return False
-
-    def _go_on(self, position: int, after: int, why: str) -> None:
-        self.bad.append(BadBytes(position, after - position, why, first_offset_at(self.log, after)))
-        self._move(after, self.builder.next_offset)
 
     def _pass_refused(self, after: int, why: str) -> None:
         """Skip a batch with the right checksum, as a scan does."""
@@ -227,20 +215,3 @@ class SegmentWalk:
     def _move(self, position: int, next_offset: int) -> None:
         self._is_after_damage = True
         self.builder.pass_over(position - self.builder.file_position, next_offset, 0, 0, 0)
-
-    def _nominal_size(self, header: bytes) -> int:
-        """Return the size in a header; 0 if it is impossible."""
-        if len(header) < SHORTEST_BATCH_BYTES:
-            return 0
-        size = size_of(header)
-        return size if size >= SHORTEST_BATCH_BYTES else 0
-
-    def _begins_at(self, position: int) -> bool:
-        """Whether a sound batch with a possible offset is at a position."""
-        header = self._read(HEADER_BYTES, position)
-        if not header_ok(header, 0, self.size - position):
-            return False
-        if not is_message(header) and not is_refused(self.log, position):
-            return False
-        first = first_offset_at(self.log, position)
-        return first is not None and first >= self.builder.next_offset
