@@ -88,6 +88,9 @@ cdef class BatchPacker:
         plain = verified_records(p, size, position, b, self.decompress)
         if b.base_offset < self.next_offset():
             raise corrupt(f"base offset {b.base_offset} is below {self.next_offset()}", position)
+        if b.last_offset - self.builder.base_offset > INT32_LAST:
+            problem = f"last offset {b.last_offset} is too far from {self.builder.base_offset}"
+            raise corrupt(problem, position)
         records = b[0]
         measure_opened_batch(b, position, &lens)
         self.batches_read += 1
@@ -199,8 +202,6 @@ cdef class BatchPacker:
 
     cdef int account(self, Batch *b, int64_t size, Lens *lens) except -1:
         cdef IndexBuilder builder = self.builder
-        if b.last_offset - builder.base_offset > INT32_LAST:
-            raise corrupt(f"last offset {b.last_offset} is too far from {builder.base_offset}", 0)
         builder.account(b, size, lens)
         self.rewriter.out_size += size
         self.bytes_written += size

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from logfs.errors import PolicyViolationError
+from logfs.errors import CorruptRecordError, PolicyViolationError
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.services.packing.packer import Packed, SegmentPacker, due_segments, pack_now
 from logfs.services.views.files import GrowingFile
@@ -13,7 +13,7 @@ from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.compaction import leftovers, placed_lines, tools
 from tests.log.foreign import Follower
-from tests.log.support import Bench
+from tests.log.support import Bench, batches_in, log_name
 
 SETTINGS = {
     "logfs.sealed.compression.type": "zstd",
@@ -190,6 +190,18 @@ def test_a_damaged_segment_stays_and_the_others_are_packed() -> None:
     assert results == [False, True, True]
     assert bench.file(name) == data
     assert not [left for left in leftovers(bench.disk) if left.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("number", [1, 7, 14])
+def test_an_offset_too_far_from_the_first_is_named_with_its_file(number: int) -> None:
+    bench = web_log(1)
+    data = bytearray(bench.file(log_name(0)))
+    at = batches_in(bytes(data))[number][0]
+    data[at : at + 8] = (2**31).to_bytes(8, "big")
+    bench.put(log_name(0), bytes(data))
+    bench.log.snapshot.segments[0].close_files()
+    with pytest.raises(CorruptRecordError, match=f"{log_name(0)} at byte {at}: .* too far"):
+        pack(bench)
 
 
 def test_a_follower_sees_the_same_lines_before_and_after() -> None:
