@@ -1,5 +1,7 @@
 """What is counted while it is watched, and that nothing is counted otherwise."""
 
+import re
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -8,7 +10,8 @@ from trio.testing import MockClock
 
 from logfs.errors import ControlError
 from logfs.fs.files.watching import Watching
-from logfs.fs.kernel.hooks import Hooks, WatchedRow
+from logfs.fs.kernel import hooks as kernel_hooks
+from logfs.fs.kernel.hooks import Answered, Hooks, WatchedRow
 from logfs.types import TopicPartition
 from tests.fs.world import World
 
@@ -92,3 +95,10 @@ async def test_clients_are_not_counted_without_a_watcher(watching: Watching) -> 
 async def test_a_time_that_is_too_long_is_refused(watching: Watching, milliseconds: int) -> None:
     with pytest.raises(ControlError, match="expected 0 to 60000"):
         await watching.watch(milliseconds)
+
+
+def test_requests_have_the_numbers_that_the_kernel_gives_them() -> None:
+    header = Path(kernel_hooks.__file__).parent / "native" / "requests.h"
+    numbers = dict(re.findall(r"FUSE_OPCODE_(\w+) = (\d+)", header.read_text()))
+    for kind in Answered:
+        assert kind is Answered.AHEAD or int(numbers[kind.name]) == kind

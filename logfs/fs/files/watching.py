@@ -24,14 +24,18 @@ import trio
 
 from logfs.errors import ControlError
 from logfs.fs.files.handles import FileHandle
-from logfs.fs.kernel.hooks import Hooks, WatchedRow
+from logfs.fs.kernel.hooks import Answered, Hooks, WatchedRow
 from logfs.log.reading.readable import ReadableLog
 from logfs.services.following.store import AnyStore
 from logfs.types import TopicPartition
 
 LONGEST_MS = 60_000
 _MOST_CLOSED = 20_000
-_OPERATIONS = {15: "read", 16: "append", 20: "fsync"}
+_OPERATIONS: dict[int, str] = {
+    Answered.READ: "read",
+    Answered.WRITE: "append",
+    Answered.FSYNC: "fsync",
+}
 
 
 class ProgramActivity(NamedTuple):

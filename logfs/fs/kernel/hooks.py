@@ -31,7 +31,7 @@ _WATCHED_MOST = 4096
 
 
 class Answered(IntEnum):
-    """Kinds of requests that are answered natively; see ``native/answered.h``."""
+    """Kinds of requests that are answered natively; the numbers of ``native/requests.h``."""
 
     AHEAD = 0
     LOOKUP = 1
