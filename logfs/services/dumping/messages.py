@@ -16,6 +16,9 @@ A schema is text, a line for each field, those of a struct indented below it:
     NAME key=API-KEY versions=FIRST-LAST flexible=FIRST+
       FIELD TYPE [versions=RANGE] [null=RANGE] [tag=N [tagged=RANGE] [default=VALUE]]
 
+Fields that several messages have are written once, below a name alone. Later this name is the type
+of a struct, or a message has ``fields=NAME``.
+
 As JSON a message is an object of its fields in the order of the schema; a tagged field is left out
 where it has its default. Numbers as they are, uuids as 22 characters of base64 (URL-safe), bytes as
 base64. Source: Kafka's message generator, MessageGenerator and JsonConverterGenerator.
@@ -123,19 +126,23 @@ class Reader:
 
 
 def parse_schemas(text: str) -> dict[str, Schema]:
-    """Parse schemas, by name."""
+    """Parse schemas, by name of the message."""
     lines = [line for line in text.splitlines() if line]
     starts = [n for n, line in enumerate(lines) if not line.startswith(" ")] + [len(lines)]
-    found = {}
+    found: dict[str, Schema] = {}
+    shared: dict[str, tuple[Field, ...]] = {}
     for start, stop in pairwise(starts):
         name, *words = lines[start].split()
-        facts = _facts(words)
+        facts, fields = _facts(words), _parse_fields(lines[start + 1 : stop], 2, shared)
+        if not words:
+            shared[name] = fields
+            continue
         found[name] = Schema(
             name,
             int(facts.get("key", "-1")),
             _range(facts["versions"]),
             _range(facts["flexible"]) if "flexible" in facts else Range(*_NONE),
-            _parse_fields(lines[start + 1 : stop], 2),
+            shared[facts["fields"]] if "fields" in facts else fields,
         )
     return found
 
@@ -274,17 +281,25 @@ def _is_zero(value: object) -> bool:
     return value in (0, "", []) or value == _ZERO_UUID
 
 
-def _parse_fields(lines: list[str], indent: int) -> tuple[Field, ...]:
+def _parse_fields(
+    lines: list[str], indent: int, shared: Mapping[str, tuple[Field, ...]]
+) -> tuple[Field, ...]:
     starts = [n for n, line in enumerate(lines) if line[indent] != " "] + [len(lines)]
     return tuple(
-        _parse_field(lines[start], lines[start + 1 : stop], indent)
+        _parse_field(
+            lines[start], _parse_fields(lines[start + 1 : stop], indent + 2, shared), shared
+        )
         for start, stop in pairwise(starts)
     )
 
 
-def _parse_field(line: str, below: list[str], indent: int) -> Field:
+def _parse_field(
+    line: str, below: tuple[Field, ...], shared: Mapping[str, tuple[Field, ...]]
+) -> Field:
     name, kind, *words = line.split()
-    facts = _facts(words)
+    facts, shape = _facts(words), kind.removeprefix(_ARRAY)
+    if shape in shared:
+        kind, below = kind.replace(shape, "struct"), shared[shape]
     return Field(
         name,
         kind,
@@ -293,7 +308,7 @@ def _parse_field(line: str, below: list[str], indent: int) -> Field:
         int(facts["tag"]) if "tag" in facts else None,
         _range(facts.get("tagged", "0+")),
         facts.get("default"),
-        _parse_fields(below, indent + 2),
+        below,
     )
 
 

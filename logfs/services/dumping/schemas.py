@@ -6,18 +6,43 @@ Source: Kafka 4.1, messages of the coordinators, of the consumer protocol and of
 from logfs.services.dumping.messages import parse_schemas
 
 GROUP = parse_schemas("""
-LegacyOffsetCommitKey key=0 versions=0
+PartitionKey
   group string
   topic string
   partition int32
+GroupKey
+  groupId string
+MemberKey
+  groupId string
+  memberId string
+TopicPartitions
+  topicId uuid
+  partitions []int32
+NamedTopic
+  topicId uuid
+  topicName string
+  partitions []int32
+Tasks
+  subtopologyId string
+  partitions []int32
+InternalTopic
+  name string
+  partitions int32
+  replicationFactor int16
+  topicConfigs []struct
+    key string
+    value string
+Assignment
+  assignmentEpoch int32
+GroupEpoch
+  epoch int32
+  metadataHash int64
+LegacyOffsetCommitKey key=0 versions=0 fields=PartitionKey
 LegacyOffsetCommitValue key=0 versions=0
   offset int64
   metadata string
   commitTimestamp int64
-OffsetCommitKey key=1 versions=0
-  group string
-  topic string
-  partition int32
+OffsetCommitKey key=1 versions=0 fields=PartitionKey
 OffsetCommitValue key=1 versions=0-4 flexible=4+
   offset int64
   leaderEpoch int32 versions=3+
@@ -42,13 +67,11 @@ GroupMetadataValue key=2 versions=0-4 flexible=4+
     sessionTimeout int32
     subscription bytes
     assignment bytes
-ConsumerGroupMetadataKey key=3 versions=0
-  groupId string
+ConsumerGroupMetadataKey key=3 versions=0 fields=GroupKey
 ConsumerGroupMetadataValue key=3 versions=0 flexible=0+
   epoch int32
   metadataHash int64 tag=0 default=0
-ConsumerGroupPartitionMetadataKey key=4 versions=0
-  groupId string
+ConsumerGroupPartitionMetadataKey key=4 versions=0 fields=GroupKey
 ConsumerGroupPartitionMetadataValue key=4 versions=0 flexible=0+
   topics []struct
     topicId uuid
@@ -57,9 +80,7 @@ ConsumerGroupPartitionMetadataValue key=4 versions=0 flexible=0+
     partitionMetadata []struct
       partition int32
       racks []string
-ConsumerGroupMemberMetadataKey key=5 versions=0
-  groupId string
-  memberId string
+ConsumerGroupMemberMetadataKey key=5 versions=0 fields=MemberKey
 ConsumerGroupMemberMetadataValue key=5 versions=0 flexible=0+
   instanceId string null=0+
   rackId string null=0+
@@ -74,75 +95,41 @@ ConsumerGroupMemberMetadataValue key=5 versions=0 flexible=0+
     supportedProtocols []struct
       name string
       metadata bytes
-ConsumerGroupTargetAssignmentMetadataKey key=6 versions=0
-  groupId string
-ConsumerGroupTargetAssignmentMetadataValue key=6 versions=0 flexible=0+
-  assignmentEpoch int32
-ConsumerGroupTargetAssignmentMemberKey key=7 versions=0
-  groupId string
-  memberId string
+ConsumerGroupTargetAssignmentMetadataKey key=6 versions=0 fields=GroupKey
+ConsumerGroupTargetAssignmentMetadataValue key=6 versions=0 flexible=0+ fields=Assignment
+ConsumerGroupTargetAssignmentMemberKey key=7 versions=0 fields=MemberKey
 ConsumerGroupTargetAssignmentMemberValue key=7 versions=0 flexible=0+
-  topicPartitions []struct
-    topicId uuid
-    partitions []int32
-ConsumerGroupCurrentMemberAssignmentKey key=8 versions=0
-  groupId string
-  memberId string
+  topicPartitions []TopicPartitions
+ConsumerGroupCurrentMemberAssignmentKey key=8 versions=0 fields=MemberKey
 ConsumerGroupCurrentMemberAssignmentValue key=8 versions=0 flexible=0+
   memberEpoch int32
   previousMemberEpoch int32
   state int8
-  assignedPartitions []struct
-    topicId uuid
-    partitions []int32
-  partitionsPendingRevocation []struct
-    topicId uuid
-    partitions []int32
-ShareGroupMemberMetadataKey key=10 versions=0
-  groupId string
-  memberId string
+  assignedPartitions []TopicPartitions
+  partitionsPendingRevocation []TopicPartitions
+ShareGroupMemberMetadataKey key=10 versions=0 fields=MemberKey
 ShareGroupMemberMetadataValue key=10 versions=0 flexible=0+
   rackId string null=0+
   clientId string
   clientHost string
   subscribedTopicNames []string
-ShareGroupMetadataKey key=11 versions=0
-  groupId string
-ShareGroupMetadataValue key=11 versions=0 flexible=0+
-  epoch int32
-  metadataHash int64
-ShareGroupTargetAssignmentMetadataKey key=12 versions=0
-  groupId string
-ShareGroupTargetAssignmentMetadataValue key=12 versions=0 flexible=0+
-  assignmentEpoch int32
-ShareGroupTargetAssignmentMemberKey key=13 versions=0
-  groupId string
-  memberId string
+ShareGroupMetadataKey key=11 versions=0 fields=GroupKey
+ShareGroupMetadataValue key=11 versions=0 flexible=0+ fields=GroupEpoch
+ShareGroupTargetAssignmentMetadataKey key=12 versions=0 fields=GroupKey
+ShareGroupTargetAssignmentMetadataValue key=12 versions=0 flexible=0+ fields=Assignment
+ShareGroupTargetAssignmentMemberKey key=13 versions=0 fields=MemberKey
 ShareGroupTargetAssignmentMemberValue key=13 versions=0 flexible=0+
-  topicPartitions []struct
-    topicId uuid
-    partitions []int32
-ShareGroupCurrentMemberAssignmentKey key=14 versions=0
-  groupId string
-  memberId string
+  topicPartitions []TopicPartitions
+ShareGroupCurrentMemberAssignmentKey key=14 versions=0 fields=MemberKey
 ShareGroupCurrentMemberAssignmentValue key=14 versions=0 flexible=0+
   memberEpoch int32
   previousMemberEpoch int32
   state int8
-  assignedPartitions []struct
-    topicId uuid
-    partitions []int32
-ShareGroupStatePartitionMetadataKey key=15 versions=0
-  groupId string
+  assignedPartitions []TopicPartitions
+ShareGroupStatePartitionMetadataKey key=15 versions=0 fields=GroupKey
 ShareGroupStatePartitionMetadataValue key=15 versions=0 flexible=0+
-  initializingTopics []struct
-    topicId uuid
-    topicName string
-    partitions []int32
-  initializedTopics []struct
-    topicId uuid
-    topicName string
-    partitions []int32
+  initializingTopics []NamedTopic
+  initializedTopics []NamedTopic
   deletingTopics []struct
     topicId uuid
     topicName string
@@ -153,14 +140,9 @@ ConsumerGroupRegularExpressionValue key=16 versions=0 flexible=0+
   topics []string
   version int64
   timestamp int64
-StreamsGroupMetadataKey key=17 versions=0
-  groupId string
-StreamsGroupMetadataValue key=17 versions=0 flexible=0+
-  epoch int32
-  metadataHash int64
-StreamsGroupMemberMetadataKey key=19 versions=0
-  groupId string
-  memberId string
+StreamsGroupMetadataKey key=17 versions=0 fields=GroupKey
+StreamsGroupMetadataValue key=17 versions=0 flexible=0+ fields=GroupEpoch
+StreamsGroupMemberMetadataKey key=19 versions=0 fields=MemberKey
 StreamsGroupMemberMetadataValue key=19 versions=0 flexible=0+
   instanceId string null=0+
   rackId string null=0+
@@ -175,71 +157,34 @@ StreamsGroupMemberMetadataValue key=19 versions=0 flexible=0+
   clientTags []struct
     key string
     value string
-StreamsGroupTargetAssignmentMetadataKey key=20 versions=0
-  groupId string
-StreamsGroupTargetAssignmentMetadataValue key=20 versions=0 flexible=0+
-  assignmentEpoch int32
-StreamsGroupTargetAssignmentMemberKey key=21 versions=0
-  groupId string
-  memberId string
+StreamsGroupTargetAssignmentMetadataKey key=20 versions=0 fields=GroupKey
+StreamsGroupTargetAssignmentMetadataValue key=20 versions=0 flexible=0+ fields=Assignment
+StreamsGroupTargetAssignmentMemberKey key=21 versions=0 fields=MemberKey
 StreamsGroupTargetAssignmentMemberValue key=21 versions=0 flexible=0+
-  activeTasks []struct
-    subtopologyId string
-    partitions []int32
-  standbyTasks []struct
-    subtopologyId string
-    partitions []int32
-  warmupTasks []struct
-    subtopologyId string
-    partitions []int32
-StreamsGroupCurrentMemberAssignmentKey key=22 versions=0
-  groupId string
-  memberId string
+  activeTasks []Tasks
+  standbyTasks []Tasks
+  warmupTasks []Tasks
+StreamsGroupCurrentMemberAssignmentKey key=22 versions=0 fields=MemberKey
 StreamsGroupCurrentMemberAssignmentValue key=22 versions=0 flexible=0+
   memberEpoch int32
   previousMemberEpoch int32
   state int8
-  activeTasks []struct
-    subtopologyId string
-    partitions []int32
-  standbyTasks []struct
-    subtopologyId string
-    partitions []int32
-  warmupTasks []struct
-    subtopologyId string
-    partitions []int32
-  activeTasksPendingRevocation []struct
-    subtopologyId string
-    partitions []int32
-  standbyTasksPendingRevocation []struct
-    subtopologyId string
-    partitions []int32
-  warmupTasksPendingRevocation []struct
-    subtopologyId string
-    partitions []int32
-StreamsGroupTopologyKey key=23 versions=0
-  groupId string
+  activeTasks []Tasks
+  standbyTasks []Tasks
+  warmupTasks []Tasks
+  activeTasksPendingRevocation []Tasks
+  standbyTasksPendingRevocation []Tasks
+  warmupTasksPendingRevocation []Tasks
+StreamsGroupTopologyKey key=23 versions=0 fields=GroupKey
 StreamsGroupTopologyValue key=23 versions=0 flexible=0+
   epoch int32
   subtopologies []struct
     subtopologyId string
     sourceTopics []string
     sourceTopicRegex []string
-    stateChangelogTopics []struct
-      name string
-      partitions int32
-      replicationFactor int16
-      topicConfigs []struct
-        key string
-        value string
+    stateChangelogTopics []InternalTopic
     repartitionSinkTopics []string
-    repartitionSourceTopics []struct
-      name string
-      partitions int32
-      replicationFactor int16
-      topicConfigs []struct
-        key string
-        value string
+    repartitionSourceTopics []InternalTopic
     copartitionGroups []struct
       sourceTopics []int16
       sourceTopicRegex []int16
@@ -281,10 +226,16 @@ TransactionLogValue key=0 versions=0-1 flexible=1+
 """The schemas of the records of ``__transaction_state``."""
 
 SHARE = parse_schemas("""
-ShareSnapshotKey key=0 versions=0
+PartitionKey
   groupId string
   topicId uuid
   partition int32
+StateBatch
+  firstOffset int64
+  lastOffset int64
+  deliveryState int8
+  deliveryCount int16
+ShareSnapshotKey key=0 versions=0 fields=PartitionKey
 ShareSnapshotValue key=0 versions=0 flexible=0+
   snapshotEpoch int32
   stateEpoch int32
@@ -292,42 +243,36 @@ ShareSnapshotValue key=0 versions=0 flexible=0+
   startOffset int64
   createTimestamp int64
   writeTimestamp int64
-  stateBatches []struct
-    firstOffset int64
-    lastOffset int64
-    deliveryState int8
-    deliveryCount int16
-ShareUpdateKey key=1 versions=0
-  groupId string
-  topicId uuid
-  partition int32
+  stateBatches []StateBatch
+ShareUpdateKey key=1 versions=0 fields=PartitionKey
 ShareUpdateValue key=1 versions=0 flexible=0+
   snapshotEpoch int32
   leaderEpoch int32
   startOffset int64
-  stateBatches []struct
-    firstOffset int64
-    lastOffset int64
-    deliveryState int8
-    deliveryCount int16
+  stateBatches []StateBatch
 """)
 """The schemas of the records of ``__share_group_state``."""
 
 METADATA = parse_schemas("""
+EndPoint
+  name string
+  host string
+  port uint16
+  securityProtocol int16
+Feature
+  name string
+  minSupportedVersion int16
+  maxSupportedVersion int16
+BrokerEpoch
+  id int32
+  epoch int64
 RegisterBrokerRecord key=0 versions=0-3 flexible=0+
   brokerId int32
   isMigratingZkBroker bool versions=2+
   incarnationId uuid
   brokerEpoch int64
-  endPoints []struct
-    name string
-    host string
-    port uint16
-    securityProtocol int16
-  features []struct
-    name string
-    minSupportedVersion int16
-    maxSupportedVersion int16
+  endPoints []EndPoint
+  features []Feature
   rack string null=0+
   fenced bool
   inControlledShutdown bool versions=1+
@@ -369,12 +314,8 @@ PartitionChangeRecord key=5 versions=0-2 flexible=0+
   directories []uuid versions=1+ null=1+ tag=8 default=null
   eligibleLeaderReplicas []int32 versions=2+ null=2+ tag=6 default=null
   lastKnownElr []int32 versions=2+ null=2+ tag=7 default=null
-FenceBrokerRecord key=7 versions=0 flexible=0+
-  id int32
-  epoch int64
-UnfenceBrokerRecord key=8 versions=0 flexible=0+
-  id int32
-  epoch int64
+FenceBrokerRecord key=7 versions=0 flexible=0+ fields=BrokerEpoch
+UnfenceBrokerRecord key=8 versions=0 flexible=0+ fields=BrokerEpoch
 RemoveTopicRecord key=9 versions=0 flexible=0+
   topicId uuid
 DelegationTokenRecord key=10 versions=0 flexible=0+
@@ -440,30 +381,22 @@ RegisterControllerRecord key=27 versions=0 flexible=0+
   controllerId int32
   incarnationId uuid
   zkMigrationReady bool
-  endPoints []struct
-    name string
-    host string
-    port uint16
-    securityProtocol int16
-  features []struct
-    name string
-    minSupportedVersion int16
-    maxSupportedVersion int16
+  endPoints []EndPoint
+  features []Feature
 ClearElrRecord key=28 versions=0 flexible=0+
   topicName string
 """)
 """The schemas of the records of ``__cluster_metadata``."""
 
 CONTROL = parse_schemas("""
+Voter
+  voterId int32
+  voterDirectoryId uuid versions=1+
 LeaderChangeMessage versions=0-1 flexible=0+
   version int16
   leaderId int32
-  voters []struct
-    voterId int32
-    voterDirectoryId uuid versions=1+
-  grantingVoters []struct
-    voterId int32
-    voterDirectoryId uuid versions=1+
+  voters []Voter
+  grantingVoters []Voter
 SnapshotHeaderRecord versions=0 flexible=0+
   version int16
   lastContainedLogTimestamp int64
