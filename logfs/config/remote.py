@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from logfs.config.kinds import MAX_LONG, int_kind, long_kind
-from logfs.config.settings import ConfigKey, Settings, config_keys, setting
+from logfs.config.settings import Settings, setting
 from logfs.errors import InvalidConfigError
 
 
@@ -108,7 +108,3 @@ class RemoteConfig(Settings):
             raise InvalidConfigError(
                 "url is missing; expected an address such as s3://BUCKET/PREFIX"
             )
-
-
-REMOTE_KEYS: Mapping[str, ConfigKey] = config_keys(RemoteConfig)
-"""Every key of ``logfs.remote`` and its row, in order of declaration."""

@@ -33,7 +33,6 @@ from logfs.errors import BrokerError, ClusterRefusedError, ClusterUnreachableErr
 from logfs.kafka.settings import Address, ClientSettings, Identification
 
 UNSUPPORTED_VERSION = 35
-SASL_AUTHENTICATION_FAILED = 58
 Message: TypeAlias = Any
 """A class of ``kafka.protocol``, which are made at run time, or an object of one."""
 _MOST_DECODED_BYTES = 16 << 20

@@ -4,18 +4,23 @@ A stopped partition is one without an owner process. It is copied file by file. 
 stopped cleanly, neither is the copy, and the next start recovers it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from logfs.config import TopicConfig
 from logfs.disk.link_or_copy import FileTransfer
 from logfs.disk.vfs import Disk
 from logfs.log import names
 from logfs.log.host import Host
 from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.loading.context import LoadContext
+from logfs.log.loading.loader import load_partition
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
-from logfs.log.remote.directory import tiered_sizes
+from logfs.log.partition import PartitionLog
+from logfs.log.remote.directory import tiered_sizes, without_store
+from logfs.log.segments.segment import OpenSegments
 from logfs.types import TopicPartition
 
 
@@ -57,6 +62,25 @@ class Job:
                 self.transfer.take(path, inodes[path.rpartition("/")[2]])
         except FileNotFoundError as error:
             raise SourceChangedError(str(error)) from error
+
+    def load_copy(
+        self,
+        topic_partition: TopicPartition,
+        recovery_points: dict[TopicPartition, int],
+        start_offsets: Mapping[TopicPartition, int],
+        *,
+        is_clean: bool,
+        read_only: bool,
+    ) -> PartitionLog:
+        """Load a partition of the target: to recover it, or read-only to describe it."""
+        disk = without_store(self.target)
+        return load_partition(
+            LoadContext(
+                disk, self.host, OpenSegments(disk), TopicConfig(), is_clean,
+                recovery_points, start_offsets, self.now_ms, read_only,
+            ),
+            topic_partition,
+        )  # fmt: skip
 
     def has_copies(self, paths: list[str]) -> bool:
         """Whether files of the source are below one of the earlier roots, so none is copied."""

@@ -10,18 +10,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from logfs.config import TopicConfig
 from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.host import cache_mark
-from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import BackedUp
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.directory import tiered_sizes, without_store
-from logfs.log.segments.segment import SEGMENT_FILE_KINDS, OpenSegments
+from logfs.log.remote.directory import tiered_sizes
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS
 from logfs.log.segments.table import (
     SegmentState,
     SegmentTable,
@@ -252,19 +249,8 @@ def _close(job: Job, topic_partition: TopicPartition, plan: _PartitionPlan) -> B
     is_settled = all(_is_settled(plan, base, behind) for base, behind in pairwise(plan.files))
     # Above the end of the sealed segments, so that they are not scanned.
     recovery_point = point.base_offset + 1 if is_settled else point.recovery_point
-    disk = without_store(job.target)
-    loading = LoadContext(
-        disk,
-        job.host,
-        OpenSegments(disk),
-        TopicConfig(),
-        is_clean=False,
-        recovery_points={topic_partition: recovery_point},
-        start_offsets={topic_partition: point.start_offset},
-        now_ms=job.now_ms,
-        read_only=False,
-    )
-    log = load_partition(loading, topic_partition)
+    points, starts = {topic_partition: recovery_point}, {topic_partition: point.start_offset}
+    log = job.load_copy(topic_partition, points, starts, is_clean=False, read_only=False)
     log.close()
     job.target.sync_directory(directory)
     if log.log_end_offset != point.end_offset:

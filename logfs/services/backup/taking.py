@@ -7,7 +7,6 @@ completes it: files that are linked or copied already are kept if they have not 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from logfs.config import TopicConfig
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.errors import (
     BackupError,
@@ -21,8 +20,6 @@ from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleanercheckpoint import read_cleaner_offsets
 from logfs.log.closing import ShutdownNote, last_stop
 from logfs.log.listing import list_partitions
-from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import (
     UNFINISHED,
     WHOLE,
@@ -31,9 +28,7 @@ from logfs.log.manifest import (
     read_manifest,
     write_manifest,
 )
-from logfs.log.partition import PartitionLog
-from logfs.log.remote.directory import forget_directory_id, without_store
-from logfs.log.segments.segment import OpenSegments
+from logfs.log.remote.directory import forget_directory_id
 from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.services.backup.copying import Job, SourceChangedError, copy_stopped
 from logfs.services.backup.live import Ask, DamagedCopyError, back_up_live, backed_up
@@ -206,8 +201,9 @@ def _back_up(
     copy_stopped(job, topic_partition, EVERYTHING if is_durable else recovery_point)
     if root.note is not None:
         _close_copy(job, topic_partition, root.note[topic_partition])
+    points, starts = root.recovery_points, root.start_offsets
     try:
-        log = _load_copy(job, topic_partition, root)
+        log = job.load_copy(topic_partition, points, starts, is_clean=root.is_clean, read_only=True)
     except LogfsError as error:
         raise BackupError(f"it cannot be loaded: {error}; its files are in the backup") from error
     return backed_up(log)
@@ -219,23 +215,6 @@ def _close_copy(job: Job, topic_partition: TopicPartition, entry: TableEntry) ->
     table.put(entry)
     table.sync()
     table.close()
-
-
-def _load_copy(job: Job, topic_partition: TopicPartition, root: _SourceRoot) -> PartitionLog:
-    """Load a partition of the backup read-only, to describe it."""
-    disk = without_store(job.target)
-    loading = LoadContext(
-        disk,
-        job.host,
-        OpenSegments(disk),
-        TopicConfig(),
-        root.is_clean,
-        root.recovery_points,
-        root.start_offsets,
-        job.now_ms,
-        read_only=True,
-    )
-    return load_partition(loading, topic_partition)
 
 
 def _read_root(job: Job) -> _SourceRoot:
