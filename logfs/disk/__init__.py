@@ -12,7 +12,7 @@
     ownership        which files other users may have written
     beneath          names below a directory, without symbolic links
     lines            whole lines out of what is read
-    memoryfile       files in memory; constantfile: read-only ones
+    memoryfile       files in memory
     uncached_file    large reads that leave the page cache as it was
     appended         a file below a mount that is appended to
     link_or_copy     files of a directory in another one; disk_transfer: from any disk

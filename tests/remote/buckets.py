@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from logfs.disk.constantfile import ConstantFile
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import RemotePart
+from logfs.disk.remote.readonlyfile import ReadOnlyFile
 from logfs.disk.remote.treedisk import TreeDisk
 from logfs.disk.vfs import Disk, File
 from logfs.log import names
@@ -155,15 +155,18 @@ class TieredPartition:
             return b""
 
 
-class DirectPart(ConstantFile):
+class DirectPart(ReadOnlyFile):
     """A part of an object; each read is one request. For stores that are as near as a disk."""
 
     __slots__ = ("_part", "_store")
 
     def __init__(self, store: ObjectStore, name: str, part: RemotePart) -> None:
-        super().__init__(name, b"", part.inode)
+        super().__init__(name)
         self._store = store
         self._part = part
+
+    def inode(self) -> int:
+        return self._part.inode
 
     def size(self) -> int:
         return self._part.size
@@ -177,14 +180,6 @@ class DirectPart(ConstantFile):
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
         return None
-
-    def pread(self, size: int, position: int) -> bytes:
-        data = bytearray(max(min(size, self._part.size - position), 0))
-        self.pread_into(memoryview(data), position)
-        return bytes(data)
-
-    def next_data(self, position: int) -> int:
-        return min(position, self._part.size)
 
 
 class Clock:

@@ -13,7 +13,7 @@
     blocks        parts of objects in memory, read ahead
     cache         parts of objects in a directory
     cachedfile    whole objects in that directory, as files
-    readonlyfile  what all files of a store have in common
+    readonlyfile  what all files of a store have in common; files whose bytes are in memory
     remotefile    a ``vfs.File`` of one object
     overlay       a ``vfs.Disk`` of local files and of files that are in the store alone
     chunkedfile   a ``vfs.File`` whose object has it in compressed chunks

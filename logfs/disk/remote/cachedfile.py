@@ -82,10 +82,6 @@ class CachedFile(ReadOnlyFile):
         """See ``vfs.File``."""
         return self._inode
 
-    def fileno(self) -> int:
-        """See ``vfs.File``; the kernel could not read the store instead."""
-        return -1
-
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``."""
         wanted = max(min(len(buffer), self._stamp.size - position), 0)
@@ -114,12 +110,6 @@ class CachedFile(ReadOnlyFile):
             except OSError as failure:
                 error = _without_frames(failure)
         return self._instead(error).pread_nowait_into(buffer, position)
-
-    def pread(self, size: int, position: int) -> bytes:
-        """See ``vfs.File``."""
-        data = bytearray(max(min(size, self._stamp.size - position), 0))
-        self.pread_into(memoryview(data), position)
-        return bytes(data)
 
     def release(self) -> None:
         """Give the file in the cache directory up, so that its room is free; the store is read."""

@@ -72,10 +72,6 @@ class ChunkedFile(ReadOnlyFile):
         """See ``vfs.File``."""
         return self._place.inode
 
-    def fileno(self) -> int:
-        """See ``vfs.File``; there is none."""
-        return -1
-
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``. Waits for the store, if need be.
 
@@ -91,11 +87,6 @@ class ChunkedFile(ReadOnlyFile):
         return self._read(buffer, position, may_fetch=False) or (
             None if position < self._place.size and len(buffer) else 0
         )
-
-    def pread(self, size: int, position: int) -> bytes:
-        """See ``vfs.File``."""
-        data = bytearray(max(min(size, self._place.size - position), 0))
-        return bytes(data[: self.pread_into(memoryview(data), position)])
 
     def close(self) -> None:
         """See ``vfs.File``."""

@@ -145,10 +145,6 @@ class RemoteFile(ReadOnlyFile):
         """See ``vfs.File``."""
         return self._part.inode
 
-    def fileno(self) -> int:
-        """See ``vfs.File``; there is none."""
-        return -1
-
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``. Waits for the store, if need be.
 
@@ -181,12 +177,6 @@ class RemoteFile(ReadOnlyFile):
                 return done or None
             done += self._copy(self._reader_at(start), span, start, buffer[done:size])
         return done
-
-    def pread(self, size: int, position: int) -> bytes:
-        """See ``vfs.File``."""
-        data = bytearray(self._size_at(position, size))
-        self.pread_into(memoryview(data), position)
-        return bytes(data)
 
     def close(self) -> None:
         """See ``vfs.File``. What was read ahead makes room first."""

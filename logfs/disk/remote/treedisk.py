@@ -10,12 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
-from logfs.disk.constantfile import ConstantFile
 from logfs.disk.remote.blocks import MissingObjectError
 from logfs.disk.remote.chunkedfile import ChunkedFile, ChunkedPart
 from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.overlay import CountersOf, OpenPart, RemotePart
-from logfs.disk.remote.readonlyfile import ReadOnlyFile
+from logfs.disk.remote.readonlyfile import ConstantFile, ReadOnlyFile
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
     Contents,
@@ -292,10 +291,6 @@ class PartFile(ReadOnlyFile):
         """See ``vfs.File``."""
         return self._file.inode()
 
-    def fileno(self) -> int:
-        """See ``vfs.File``."""
-        return self._file.fileno()
-
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``.
 
@@ -306,26 +301,15 @@ class PartFile(ReadOnlyFile):
         try:
             return self._file.pread_into(buffer, position)
         except (FileNotFoundError, MissingObjectError):
-            self._check_missing()
+            self._disk.check_missing(self._name, self._part)
+            if self.when_removed is not None:
+                self.when_removed()
             raise FileNotFoundError(errno.ENOENT, "the file was removed", self._name) from None
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
         """See ``vfs.File``."""
         return self._file.pread_nowait_into(buffer, position)
 
-    def pread(self, size: int, position: int) -> bytes:
-        """See ``pread_into``."""
-        try:
-            return self._file.pread(size, position)
-        except (FileNotFoundError, MissingObjectError):
-            self._check_missing()
-            raise FileNotFoundError(errno.ENOENT, "the file was removed", self._name) from None
-
     def close(self) -> None:
         """See ``vfs.File``."""
         self._file.close()
-
-    def _check_missing(self) -> None:
-        self._disk.check_missing(self._name, self._part)
-        if self.when_removed is not None:
-            self.when_removed()
