@@ -36,6 +36,17 @@ def view_of_suffix(suffix: str) -> View | None:
     return VIEWS["text"] if not suffix else VIEWS.get(suffix.removeprefix("."))
 
 
+def json_option(meaning: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--json``; the command gets ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help=meaning)
+
+
+def roll_option(done: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--roll``, so that all records can be ``done``."""
+    text = f"Start a new segment first, so that all present records can be {done}."
+    return click.option("--roll", is_flag=True, help=text)
+
+
 def dry_run_option(note: str = "") -> Callable[[Command], Command]:
     """Return the option ``--dry-run``, the argument ``is_preview``."""
     text = "Show what the command would do, and change nothing."

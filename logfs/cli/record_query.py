@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from logfs.cli.parameters import header_option
+from logfs.cli.parameters import VIEWS, header_option, isolation_option
 from logfs.library.points import point_of
 from logfs.log.reading.address import Midnight, Point
 from logfs.machine.host import system_clock
@@ -79,7 +79,10 @@ def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
 
 
 def query_options(command: Command) -> Command:
-    """Decorate a command with the options; it gets ``query``, a RecordQuery."""
+    """Decorate a command with the options of what is printed, and how.
+
+    The command gets ``query``, a RecordQuery, and ``view``, ``prefix`` and ``level``, None without.
+    """
 
     @wraps(command)
     def call(  # noqa: PLR0913 - an argument for each option
@@ -203,4 +206,16 @@ _OPTIONS = (
         help="Print each record in this form, see below; default: the view. A newline follows "
         "unless FORMAT ends with one.",
     ),
+    click.option(
+        "--view",
+        type=click.Choice([*VIEWS]),
+        help="The form of records where PATH does not end in .tsv or .jsonl; default: text.",
+    ),
+    click.option(
+        "--prefix/--no-prefix",
+        default=None,
+        help="Print the partition before each record; default: if there are several partitions, "
+        "and no --format.",
+    ),
+    isolation_option("What to print; default: what the daemon's mount shows, else all records."),
 )

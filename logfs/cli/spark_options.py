@@ -37,6 +37,12 @@ def spark_options(command: Command) -> Command:
     return spark(master(command))
 
 
+def jobs_option(what: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--jobs``, which says how many times ``what`` is done at once."""
+    text = f"{what} at the same time; default: one for each core."
+    return click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help=text)
+
+
 def _take_spark(context: click.Context, _option: click.Parameter, value: bool) -> SparkRequest:
     return SparkRequest(value)
 

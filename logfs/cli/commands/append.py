@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import VIEWS, header_option
+from logfs.cli.parameters import VIEWS, header_option, json_option
 from logfs.cli.terminal import tables
 from logfs.errors import RecordTooLargeError
 from logfs.library.places import Place, locate_local
@@ -65,9 +65,7 @@ class _AppendCommand(click.Command):
     metavar="N",
     help="Make records durable (fsync) after every N or a few more, and at the end.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the offsets and sizes as a JSON object."
-)
+@json_option("Print the offsets and sizes as a JSON object.")
 def append(  # noqa: PLR0913, PLR0917 - options
     path: str,
     files: tuple[str, ...],

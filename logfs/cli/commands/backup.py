@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import dry_run_option
+from logfs.cli.parameters import dry_run_option, json_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate_local
@@ -41,7 +41,7 @@ TOPICS = click.option(
 @click.option(
     "--verify", "must_verify", is_flag=True, help="Check the backup as 'logfs verify' does."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest, a JSON object.")
+@json_option("Print the manifest, a JSON object.")
 def backup(  # noqa: PLR0913 - what there is on the command line
     source: str,
     destination: str,

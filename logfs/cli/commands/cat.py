@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import VIEWS, isolation_option
 from logfs.cli.record_query import RecordQuery, query_options
 from logfs.errors import LogfsError
 from logfs.library.places import locate
@@ -36,18 +35,6 @@ class _CatCommand(click.Command):
 @click.command(cls=_CatCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @query_options
-@click.option(
-    "--view",
-    type=click.Choice([*VIEWS]),
-    help="The form of records where PATH does not end in .tsv or .jsonl; default: text.",
-)
-@click.option(
-    "--prefix/--no-prefix",
-    default=None,
-    help="Print the partition before each record; default: if there are several partitions, and "
-    "no --format.",
-)
-@isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 def cat(
     paths: tuple[str, ...],
     level: "IsolationLevel | None",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import dry_run_option
+from logfs.cli.parameters import dry_run_option, json_option, roll_option
 from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path")
-@click.option(
-    "--roll",
-    is_flag=True,
-    help="Start a new segment first, so that all present records can be compacted.",
-)
+@roll_option("compacted")
 @dry_run_option("It reads and writes as much. It cannot be used with --roll.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+@json_option("Print a JSON array, an object a partition.")
 @spark_options
 def compact(path: str, *, spark: SparkRequest, roll: bool, is_preview: bool, as_json: bool) -> None:
     """Keep only the last record of each key.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import json_option
 from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
@@ -27,7 +28,7 @@ _COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
     is_flag=True,
     help="Print a line for each partition, not only for each topic.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a line.")
+@json_option("Print a JSON array, an object a line.")
 def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> int:
     """Print the disk usage of topics and partitions, in bytes.
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import DIRECTORY
+from logfs.cli.parameters import DIRECTORY, json_option
 from logfs.cli.spark_options import (
     SparkRequest,
     chosen_session,
+    jobs_option,
     refuse_jobs,
     spark_options,
 )
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
     metavar="CATALOG.NAMESPACE.TABLE",
     help="Add the files to this Iceberg table; create it if it is missing.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Write N files at the same time; default: one for each core.",
-)
+@jobs_option("Write N files")
 @click.option(
     "--recreated",
     is_flag=True,
@@ -70,7 +65,7 @@ if TYPE_CHECKING:
     help="Then read all files of the partitions in DESTINATION again, and compare them with the "
     "log. Exit status 1: problems were found.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option("Print a JSON object.")
 @spark_options
 def export(  # noqa: PLR0913 - an argument for each option
     path: str,

@@ -8,6 +8,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.group_tables import format_age, format_commit, format_lag, show_positions
+from logfs.cli.parameters import json_option
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.tables import TableColumn
 from logfs.errors import NoSuchGroupError, UnknownNameError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+_JSON = json_option("Print a JSON array.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Print what would change; change nothing.")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import DIRECTORY, isolation_option
+from logfs.cli.parameters import DIRECTORY, isolation_option, json_option
 from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--as-kafka", is_flag=True, help="Print the answers of a broker; see above.")
 @isolation_option("What to look up; default: what the daemon's mount shows, else all records.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@json_option("Print a JSON array.")
 def offsets(
     path: str,
     times: tuple[str, ...],

@@ -8,6 +8,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.commands.compact import print_done, show_progress
+from logfs.cli.parameters import json_option, roll_option
 from logfs.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -16,12 +17,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path")
-@click.option(
-    "--roll",
-    is_flag=True,
-    help="Start a new segment first, so that all present records can be packed.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+@roll_option("packed")
+@json_option("Print a JSON array, an object a partition.")
 def pack(path: str, *, roll: bool, as_json: bool) -> None:
     """Write sealed segments once more, with larger and compressed batches.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import settings_option
+from logfs.cli.parameters import json_option, settings_option
 from logfs.cli.terminal import quantities as of
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.quantities import format_duration, format_number
@@ -77,7 +77,7 @@ _ZERO_TO_ONE = click.FloatRange(0, 1, min_open=True)
 @settings_option(
     "Set a setting of the topic, such as retention.ms=86400000; may be given several times."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, sizes in bytes.")
+@json_option("Print a JSON object, sizes in bytes.")
 def plan(  # noqa: PLR0913, PLR0917 - one for each option
     path: str | None,
     rate: tuple[float, bool] | None,

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import json_option
 from logfs.cli.spark_options import (
     SparkRequest,
     chosen_session,
+    jobs_option,
     refuse_jobs,
     spark_options,
 )
@@ -22,14 +24,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path")
-@click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Read N segments at the same time; default: one for each core.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@jobs_option("Read N segments")
+@json_option("Print a JSON object.")
 @spark_options
 def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) -> int:
     """Rebuild the indexes of a stopped data directory from its logs.

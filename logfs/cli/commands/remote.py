@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import settings_option
+from logfs.cli.parameters import json_option, settings_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate, locate_local
@@ -72,7 +72,7 @@ def init(
 
 @remote.command()
 @click.argument("path")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+@json_option("Print a JSON array, an object a partition.")
 def status(path: str, *, as_json: bool) -> None:
     """Show what is in the store, of a data directory, a topic, a partition or a whole store.
 

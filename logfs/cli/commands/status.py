@@ -12,6 +12,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.daemon_activity import describe_activity
 from logfs.cli.escapes import printable
+from logfs.cli.parameters import json_option
 from logfs.cli.status_notes import Verdict, is_unknown, notes_of, verdict_of
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.tables import TableColumn, format_bytes, format_time
@@ -52,9 +53,7 @@ def _as_number(
     callback=_as_number,
     help="Repeat every SECONDS.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object, with notes and verdict."
-)
+@json_option("Print a JSON object, with notes and verdict.")
 def status(path: str, *, every: bool, since: str | None, watch: float | None, as_json: bool) -> int:
     """Show the topics of a data directory and the daemon that serves it.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import VIEWS, isolation_option
 from logfs.cli.record_query import RecordQuery, query_options
 from logfs.cli.terminal import streams
 from logfs.cli.terminal.interrupts import Interrupts
@@ -68,24 +67,11 @@ class _TailCommand(click.Command):
 )
 @click.option("-f", "--follow", is_flag=True, help="Print new records as they come.")
 @query_options
-@click.option(
-    "--view",
-    type=click.Choice([*VIEWS]),
-    default="text",
-    help="The form of records where PATH does not end in .tsv or .jsonl; default: text.",
-)
-@click.option(
-    "--prefix/--no-prefix",
-    default=None,
-    help="Print the partition before each record; default: if there are several partitions, and "
-    "no --format.",
-)
-@isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     paths: tuple[str, ...],
     count: int | None,
     start: str | None,
-    view: str,
+    view: str | None,
     level: "IsolationLevel | None",
     query: RecordQuery,
     group: str | None,
@@ -137,7 +123,7 @@ def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
         interrupts = Interrupts()
         with nullcontext() if group is None else interrupts:
             try:
-                printer.open(paths, view, _LINES if count is None else count)
+                printer.open(paths, view or "text", _LINES if count is None else count)
                 printer.print_present()
                 if follow:
                     printer.print_coming()

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import json_option
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.interrupts import Interrupts
 from logfs.cli.terminal.live_screen import LiveScreen
@@ -44,7 +45,7 @@ Sums = dict[tuple[object, ...], list[int]]
 )
 @click.option("--once", is_flag=True, help="Show the rates of one interval, and end.")
 @click.option("-p", "--partitions", "every", is_flag=True, help="Show partitions, not topics.")
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON, and end.")
+@json_option("Print the numbers as JSON, and end.")
 def top(path: str, *, interval: float, once: bool, every: bool, as_json: bool) -> None:
     """Show which programs append to and read which topics, and how fast.
 

@@ -10,7 +10,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.escapes import printable
-from logfs.cli.parameters import dry_run_option, settings_option
+from logfs.cli.parameters import dry_run_option, json_option, settings_option
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.quantities import format_duration
 from logfs.errors import (
@@ -110,7 +110,7 @@ def create(
 
 @topic.command("list")
 @click.argument("path", default=".")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@json_option("Print a JSON array.")
 def list_topics(path: str, *, as_json: bool) -> None:
     """List the topics of the data directory or mount point PATH (default: the current directory).
 
@@ -138,9 +138,7 @@ def list_topics(path: str, *, as_json: bool) -> None:
 @topic.command()
 @click.argument("path")
 @click.option("--all", "with_all", is_flag=True, help="Show every setting in effect.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON object, including all of .meta."
-)
+@json_option("Print a JSON object, including all of .meta.")
 def describe(path: str, *, with_all: bool, as_json: bool) -> None:
     """Show the topic PATH: its id, its settings, its retention, its partitions.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import dry_run_option
+from logfs.cli.parameters import dry_run_option, json_option
 from logfs.cli.terminal import tables
 from logfs.library.places import locate_local
 
@@ -39,7 +39,7 @@ class _TrimCommand(click.Command):
     help="Delete also what 'logfs forward' has not sent yet. Default: such records refuse it.",
 )
 @dry_run_option()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+@json_option("Print a JSON array, an object a partition.")
 def trim(
     path: str, *, at_once: bool, even_if_not_forwarded: bool, is_preview: bool, as_json: bool
 ) -> None:

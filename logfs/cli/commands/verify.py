@@ -10,10 +10,11 @@ import click
 from logfs.cli import failures
 from logfs.cli.escapes import printable
 from logfs.cli.mount_file import read_mount_file
-from logfs.cli.parameters import config_file_option
+from logfs.cli.parameters import config_file_option, json_option
 from logfs.cli.spark_options import (
     SparkRequest,
     chosen_session,
+    jobs_option,
     refuse_jobs,
     spark_options,
 )
@@ -37,16 +38,8 @@ _MOST_ALIKE = 3
 @click.argument("paths", metavar="PATH...", nargs=-1)
 @config_file_option("Check the data directory that this file of 'logfs mount' names.")
 @click.option("-q", "--quiet", is_flag=True, help="Print damage only: no notes, no summary.")
-@click.option(
-    "-j",
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Check N segments at the same time; default: one for each core.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print a JSON array with an object for each directory."
-)
+@jobs_option("Check N segments")
+@json_option("Print a JSON array with an object for each directory.")
 @spark_options
 def verify(
     paths: tuple[str, ...],
