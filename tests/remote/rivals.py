@@ -20,7 +20,7 @@ from logfs.log.remote.directory import own_directory
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_head
 from logfs.machine.host import machine_id
-from logfs.services.tiering.orphans import OLD_MS, find_orphans, named_objects
+from logfs.services.tiering.stores import OLD_MS, find_orphans, named_objects
 from logfs.types import TopicPartition
 from tests.mounting import Mount, logfs, now_ms, wait_until
 from tests.remote.servers import Bucket

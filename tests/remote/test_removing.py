@@ -10,8 +10,8 @@ from logfs.errors import InvalidConfigError
 from logfs.log.remote.entries import TieredEntry
 from logfs.services.retention.logs import apply_retention
 from logfs.services.retention.trimming import trim
-from logfs.services.tiering.orphans import OLD_MS, find_orphans
 from logfs.services.tiering.removing import SHORTEST_DELAY_MS
+from logfs.services.tiering.stores import OLD_MS, find_orphans
 from tests.log.support import TP, text_of
 from tests.remote.tiering import TIERED, Stop, TieredBench, no_throttle
 

@@ -3,6 +3,5 @@
 records      the records of one partition: the form of their lines, and their order in a merge
 groups       the position of a consumer group
 partitions   what the PATHs name, each partition opened where to begin
-output       where lines are written, flushed, and committed for the group
-printer      all of it: the present records, then waiting for new ones
+printer      all of it: the present records, then new ones; flushed, and committed for the group
 """

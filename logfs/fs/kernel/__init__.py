@@ -7,7 +7,6 @@ The modules, lowest first:
     suspects        requests that may end each daemon
     library         ctypes: the types of the functions of the hooks
     serving         what the hooks answer natively
-    keptconnection  the connection to the kernel, which outlives the daemon
     hooks           the C library beside libfuse, in ``native/``: all of it
     cache           what the kernel has cached, dropped before its time
     interrupts      signals for programs that wait for an answer

@@ -6,7 +6,6 @@
     dropping   its local files go (``local.retention.*``)
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
     uncopied   what retention deletes before it is copied
-    orphans    objects that no head names
     owning     all of this for one partition, by the process that writes it
     topics     the objects of deleted topics
     ownership  the claim of a directory on a store

@@ -12,12 +12,20 @@ from logfs.log.names import LOCK_FILE, TIERED
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.checking import ObjectProblem, check_objects
-from logfs.log.remote.head import Head
-from logfs.log.remote.keys import STORE, PartitionPlace
+from logfs.log.remote.entries import TIERED_ENTRY_BYTES
+from logfs.log.remote.head import Head, decode_table
+from logfs.log.remote.keys import (
+    HEAD,
+    STORE,
+    PartitionPlace,
+    parse_segment,
+    parse_table,
+)
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.records.jsontext import decode_json
-from logfs.services.tiering.orphans import find_orphans
 
+OLD_MS = 24 * 3_600_000
+"""Only older objects, by the clock of the store, are orphans: others may be named soon."""
 _VERSION = 1
 _MOST_MARKER_BYTES = 1 << 16
 
@@ -103,6 +111,39 @@ def _heads(store: ObjectStore) -> Iterator[tuple[PartitionPlace, Head | LogfsErr
             yield place, found[0]
 
 
+def find_orphans(store: ObjectStore, place: PartitionPlace, now_ms: int) -> list[ObjectStat]:
+    """Return the old objects of a partition that its head does not name: interrupted copies.
+
+    Args:
+        store: The store.
+        place: The partition.
+        now_ms: The clock.
+
+    Raises:
+        CorruptIndexError, UnsupportedFormatError: The head or a table does not decode.
+        OSError: The store failed.
+    """
+    # Listed first: what is named later than that is in the head that is read after it.
+    listed = [found for found in store.list_level(place.prefix).objects if _is_known(place, found)]
+    found = read_head(store, place)
+    named = set() if found is None else set(named_objects(store, place, found[0]))
+    return [stat for stat in listed if stat.key not in named and now_ms - stat.modified_ms > OLD_MS]
+
+
+def named_objects(store: ObjectStore, place: PartitionPlace, head: Head) -> Iterator[str]:
+    """Return the keys of all objects that a head names, those to be deleted included."""
+    entries = list(head.entries)
+    for table in head.tables:
+        yield table.key
+        data, _ = store.get(table.key, table.entry_count * TIERED_ENTRY_BYTES)
+        entries += decode_table(data, table, f"{store.url}/{table.key}")
+    for entry in entries:
+        yield place.log(entry.base_offset, entry.segment_id)
+        yield place.indexes(entry.base_offset, entry.segment_id)
+    for row in head.doomed:
+        yield row.key
+
+
 def orphans_of(store: ObjectStore, now_ms: int) -> Iterator[ObjectStat]:
     """Return the objects that no head names and that are older than a day.
 
@@ -143,3 +184,9 @@ def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
             yield from check_objects(store, place, head)
         else:
             yield ObjectProblem(place.head, str(head))
+
+
+def _is_known(place: PartitionPlace, stat: ObjectStat) -> bool:
+    """Whether an object is of a kind that logfs makes; anything else is left alone."""
+    name = stat.key.removeprefix(place.prefix)
+    return name != HEAD and (parse_segment(name) is not None or parse_table(name) is not None)
