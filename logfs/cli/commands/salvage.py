@@ -8,7 +8,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.commands.backup import TOPICS, CopyProgress
-from logfs.cli.parameters import dry_run_option
+from logfs.cli.parameters import dry_run_option, json_option
 from logfs.cli.terminal import tables
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("data")
 @TOPICS
 @dry_run_option()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option("Print a JSON object.")
 def salvage(
     damaged: str, data: str, *, topics: Sequence[str], is_preview: bool, as_json: bool
 ) -> None:
