@@ -94,11 +94,7 @@ class BatchHeader:
     @property
     def compression(self) -> Compression:
         """Codec of the records; raise CorruptRecordError if no codec has this number."""
-        number = self.attributes & COMPRESSION_MASK
-        try:
-            return Compression(number)
-        except ValueError:
-            raise CorruptRecordError(f"unknown compression codec {number}") from None
+        return Compression.of(self.attributes & COMPRESSION_MASK)
 
     @property
     def is_log_append_time(self) -> bool:

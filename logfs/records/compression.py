@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from types import ModuleType
+from typing import Self
 
 import cramjam
 
@@ -56,6 +57,14 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+    @classmethod
+    def of(cls, number: int) -> Self:
+        """Return the codec with a number; raise CorruptRecordError if there is none."""
+        try:
+            return cls(number)
+        except ValueError:
+            raise CorruptRecordError(f"unknown compression codec {number}") from None
 
 
 class _Limit:

@@ -47,11 +47,7 @@ class _Message(NamedTuple):
 
     @property
     def codec(self) -> Compression:
-        number = self.attributes & COMPRESSION_MASK
-        try:
-            return Compression(number)
-        except ValueError:
-            raise CorruptRecordError(f"unknown compression codec {number}") from None
+        return Compression.of(self.attributes & COMPRESSION_MASK)
 
     @property
     def time_kind(self) -> str:
