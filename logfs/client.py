@@ -15,8 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from logfs.config import TopicConfig
 from logfs.control import frames, requests
@@ -30,7 +29,7 @@ from logfs.records._encoding import encode_records
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.record import Record
-from logfs.types import TopicPartition
+from logfs.types import Closeable, TopicPartition
 
 if TYPE_CHECKING:
     from logfs.services.administration import TopicFacts
@@ -57,7 +56,7 @@ _NO_FIELDS: Mapping[str, object] = {}
 _NO_DAEMON = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
 
 
-class Daemon:
+class Daemon(Closeable):
     """A connection to the daemon of a data directory. One thread at a time.
 
     Attributes:
@@ -486,17 +485,6 @@ class Daemon:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _receive(self) -> tuple[dict[str, Any], bytes]:
         head = frames.decode_head(self._exactly(frames.HEAD_BYTES))
