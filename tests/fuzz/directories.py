@@ -58,6 +58,7 @@ COMMANDS = (
     *(("dump", "--print-data-log", "DATA/orders-0"), ("dump", "--index-sanity-check", "DATA")),
     *(("backup", "DATA", "FOLDER/backups/one"), ("backup", "DATA", "FOLDER/backups/two")),
     *(("verify", "FOLDER/backups/two"), ("restore", "FOLDER/backups/two", "FOLDER/restored")),
+    *(("salvage", "DATA", "FOLDER/salvaged"), ("cat", "FOLDER/salvaged/orders/0")),
     *(("reindex", "DATA"), ("append", "DATA/orders/0.tsv", "FOLDER/lines")),
     ("topic", "alter", "DATA/orders", "--config", "retention.ms=-1", "--partitions", "3"),
     ("topic", "alter", "DATA/orders", "--config", "logfs.sealed.compression.type=zstd"),

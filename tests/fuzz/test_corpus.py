@@ -128,6 +128,7 @@ FAILS_UNDAMAGED = {
     ("compacted", "trim"): "the topic is compacted",
     ("legacy", "verify"): "the log ends in garbage",
     ("legacy", "dump"): "the log ends in garbage",
+    ("legacy", "salvage"): "the log ends in garbage",
 }
 
 
