@@ -320,6 +320,7 @@ class PartitionLog(ReadableLog):
                     table.put(entry)
             with self.state.offline_on_failure("closing"):
                 self.state.table.sync()
+            self.state.is_closed = True
             self.close_files()
 
     def fast_close(self) -> TableEntry:
@@ -342,6 +343,7 @@ class PartitionLog(ReadableLog):
             self.state.save_epochs()
             if self.state.table.owes:
                 self.state.table.put()
+            self.state.is_closed = True
             self.close_files()
             return segment.entry(SegmentState.CLOSED)
 

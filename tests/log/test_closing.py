@@ -5,8 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from logfs.errors import LogOfflineError
 from logfs.log import checkpoints, names
 from logfs.log.segments.table import SegmentState, SegmentTable
+from logfs.records.record import Record
 from logfs.types import TopicPartition, View
 from tests.log.support import DIRECTORY, Bench, contents, end_of, lines_of, log_name
 from tests.log.verifying import check
@@ -189,3 +191,29 @@ def test_the_table_keeps_its_reservation() -> None:
     table = SegmentTable.load(bench.disk, DIRECTORY)
     assert table.entries[0].state is SegmentState.OPEN
     assert table.state.reserved.text > sum(map(len, LINES))
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_a_log_that_was_closed_takes_no_more_writes(is_durable: bool) -> None:
+    bench = Bench()
+    bench.write(b"line")
+    log = bench.restart()
+    bench.store.close(bench.now_ms, is_durable=is_durable)
+    before = contents(bench.disk)
+    for write in (
+        lambda: log.roll(bench.now_ms),
+        lambda: log.roll(bench.now_ms + (1 << 40), only_if_quiet=True),
+        lambda: log.append_records([Record(0, bench.now_ms, None, b"late")], bench.now_ms),
+    ):
+        with pytest.raises(LogOfflineError, match="t/0 is closed"):
+            write()
+    assert contents(bench.disk) == before
+
+
+def test_a_log_that_is_not_quiet_is_not_opened_to_be_rolled() -> None:
+    bench = Bench()
+    bench.write(b"line")
+    log = bench.kill()
+    before = contents(bench.disk)
+    log.roll(bench.now_ms, only_if_quiet=True)
+    assert contents(bench.disk) == before

@@ -298,10 +298,11 @@ class Appender:
         """
         with self._state.lock:
             self._state.adopt_waiting()
-            active = self.writable_active(now_ms)
             quiet_ms = now_ms - self._state.last_modified_ms
-            is_due = not only_if_quiet or quiet_ms >= self._state.config.max_segment_ms
-            if not (active.size_bytes and is_due):
+            if only_if_quiet and quiet_ms < self._state.config.max_segment_ms:
+                return
+            active = self.writable_active(now_ms)
+            if not active.size_bytes:
                 return
             try:
                 new = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
@@ -386,7 +387,7 @@ class Appender:
             OSError: It cannot be opened, or something that precedes every append fails.
         """
         state = self._state
-        if state.offline is not None or state.is_deleted or state.read_only:
+        if state.offline is not None or state.is_deleted or state.read_only or state.is_closed:
             state.check_writable()
         if state.lock.take_failed():
             state.line_files.find_void()

@@ -168,6 +168,7 @@ class PartitionState(_WrittenState):
         has_new_epochs: The file does not have all of ``epochs``.
         unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
             nothing was appended since.
+        is_closed: The log was closed: a task that has outlived that must not write any more.
         deferred: The rest of loading, as the disk was full; see ``finish_loading``. None: loading
             is complete.
         adopt_lines: Makes records of them; set before a name is added.
@@ -191,6 +192,7 @@ class PartitionState(_WrittenState):
     mirror_facts: MirrorFacts | None = None
     deferred: list[Callable[[], None]] | None = None
     unsynced_indexes: Segment | None = None
+    is_closed: bool = False
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
     tier: "TieredPartition | None" = None
@@ -226,7 +228,7 @@ class PartitionState(_WrittenState):
         Raises:
             ReadOnlyError: The store was opened read-only.
             DeletedError: The topic was deleted.
-            LogOfflineError: An earlier write or fsync failed.
+            LogOfflineError: An earlier write or fsync failed, or the log was closed.
         """
         if self.read_only:
             raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
@@ -237,6 +239,8 @@ class PartitionState(_WrittenState):
                 f"{self.topic_partition} is offline: {self.offline}; it is reloaded when "
                 "its last open file is closed, or at the next mount"
             )
+        if self.is_closed:
+            raise LogOfflineError(f"{self.topic_partition} is closed")
 
     def check_appendable(self) -> None:
         """Raise the error that an append of its own records would meet.

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 _END = b"end\n"
 _PAUSE_S = 0.002
+_CUT_BYTES = 255 * 4096
 _SIZES = (1, 7, 100, 4096, 4096, 65536, 1 << 20)
 
 
@@ -73,7 +74,10 @@ def random_places(path: str, chance: random.Random) -> Generator[bytes]:
         begin = chance.randrange(len(text) + 1)
         size = min(len(text) - begin, chance.choice(_SIZES))
         found = os.pread(file, size, begin) if size else b""
-        assert found == text[begin : begin + size], f"other bytes at {begin}"
+        # A large read of a name that waits is answered up to its last byte: see followreads.py.
+        missing = int(size > _CUT_BYTES and path.endswith(".follow"))
+        assert len(found) >= size - missing, f"{len(found)} bytes of {size} at {begin}"
+        assert text.startswith(found, begin), f"other bytes at {begin}"
 
 
 def doubled(path: str, chance: random.Random) -> Generator[bytes]:
