@@ -4,12 +4,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from logfs.cli.commands import cat as cat_module
+from logfs.disk.remote.foreground import interruptibly
+from logfs.log.remote.parallel import for_each
 from tests.cli.conftest import Call, environment
 from tests.cli.conftest import logfs as logfs
 from tests.remote.servers import CREDENTIALS, free_port
@@ -28,6 +31,28 @@ def silent() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(LIMIT_S)
         yield listener
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [interruptibly, lambda request: for_each(lambda _: request(), range(2))],
+    ids=["one", "several"],
+)
+def test_a_signal_that_another_thread_takes_ends_the_wait(
+    wait: Callable[[Callable[[], None]], object],
+) -> None:
+    release, ended = threading.Event(), threading.Event()
+
+    def request() -> None:
+        release.wait(0.3)  # by then the main thread waits
+        signal.raise_signal(signal.SIGINT)
+        release.wait(5)
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        wait(request)
+    assert not ended.is_set()
+    release.set()
 
 
 def start(endpoint: str, *arguments: str | Path) -> "subprocess.Popen[bytes]":

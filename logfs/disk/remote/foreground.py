@@ -7,13 +7,14 @@ daemon as well, nothing of this applies.
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _TELL_AFTER_S = 3
+_LOOK_S = 0.2
 
 
 def interruptibly(request: Callable[[], _T]) -> _T:
@@ -32,6 +33,9 @@ def interruptibly(request: Callable[[], _T]) -> _T:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="logfs-store", daemon=True).start()
+    while not outcome.done():
+        # A signal that comes just before the wait begins does not end it.
+        wait([outcome], _LOOK_S)
     return outcome.result()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 THREADS = 16
+_LOOK_S = 0.2
 
 T = TypeVar("T")
 
@@ -41,9 +42,14 @@ def for_each(function: Callable[[T], object], items: Iterable[T], threads: int =
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        _wait_for(worker)
     if errors:
         raise errors[0]
+
+
+def _wait_for(thread: threading.Thread) -> None:
+    while thread.is_alive():
+        thread.join(_LOOK_S)  # a signal that comes just before a wait does not end it
 
 
 def in_background(function: Callable[[], object]) -> None:
