@@ -10,6 +10,13 @@ PYTHON := $(VENV)/bin/python
 WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
+# A test that fails is run once more, two at most: these machines share their processors with others.
+# Both tries are in the output, and the summary has their number. A rerun is to be looked into: the
+# last ones were defects of logfs. Tests of stops and kills are not run again: a line that is lost once
+# in a while is lost. This goes when ten runs in a row were green.
+RERUNS := --reruns 1 --max-suite-reruns 2 --rerun-show-tracebacks --rerun-except Timeout \
+	--rerun-exclude-path tests/model --rerun-exclude-path tests/fs/test_kills.py \
+	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
 # Processes that run the tests, more than two processors: many wait for a disk, a clock or a broker.
 # 0: all in this one.
 PROCESSES := 3
@@ -32,7 +39,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 test: connector remote ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
-	@$(WITH_VENV) python -m pytest -n $(PROCESSES) $(ARGS)
+	@$(WITH_VENV) python -m pytest -n $(PROCESSES) $(RERUNS) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)
