@@ -417,6 +417,19 @@ def parent_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
+def copy_range(source: File, position: int, stop: int, disk: Disk, name: str) -> None:
+    """Copy a range of a file into another file, which is replaced.
+
+    Its bytes are durable on return, its name after ``sync_directory``.
+    """
+    file = disk.open(name, write=True, create=True)
+    file.truncate(0)
+    for start in range(position, stop, _PIECE_BYTES):
+        file.pwrite(source.pread(min(_PIECE_BYTES, stop - start), start), start - position)
+    file.sync()
+    file.close()
+
+
 def replace_file(disk: Disk, name: str, data: ReadableBuffer) -> None:
     """Carry out ``Disk.replace`` with the other operations of a disk.
 

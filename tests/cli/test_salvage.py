@@ -17,7 +17,7 @@ def data(logfs: Call, tmp_path: Path) -> Path:
     data.mkdir()
     assert logfs("topic", "create", data / "orders").status == 0
     for line in LINES:
-        fill(data, {"orders/0": line, "users/0": b"somebody\n"})
+        fill(data, {"orders/0": line, "users/0": b"a user\n"})
     return data
 
 
@@ -47,7 +47,7 @@ def test_what_is_sound_is_copied_and_the_rest_is_named(
     assert {file: file.read_bytes() for file in before} == before
     assert logfs("cat", saved / "orders" / "0").out == b"".join([*LINES[:2], *LINES[3:]])
     assert logfs("cat", saved / "orders" / "0@offset=3").out == b"".join(LINES[3:])
-    assert logfs("cat", saved / "users" / "0").out == b"somebody\n" * 6
+    assert logfs("cat", saved / "users" / "0").out == b"a user\n" * 6
 
 
 @pytest.mark.fuse

@@ -16,7 +16,7 @@ import logging
 import resource
 from collections.abc import Sequence
 
-from logfs.disk.vfs import DISK_FULL, TEMPORARY_SUFFIX, Disk, File, write_again
+from logfs.disk.vfs import DISK_FULL, TEMPORARY_SUFFIX, Disk, File, copy_range, write_again
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.loading.context import Loader
@@ -516,12 +516,7 @@ def _save_tail(
         if _is_copy(disk.open(path), log, position, file_size):
             return name
         copy += 1
-    file = disk.open(path + TEMPORARY_SUFFIX, write=True, create=True)
-    file.truncate(0)
-    for start in range(position, file_size, _CHUNK_BYTES):
-        file.pwrite(log.pread(min(_CHUNK_BYTES, file_size - start), start), start - position)
-    file.sync()
-    file.close()
+    copy_range(log, position, file_size, disk, path + TEMPORARY_SUFFIX)
     disk.rename(path + TEMPORARY_SUFFIX, path)
     disk.sync_directory(segment.directory)
     return name

@@ -9,7 +9,7 @@ Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
+from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, copy_range
 from logfs.log.checkpoints import lower_recovery_point
 from logfs.log.cleanercheckpoint import lower_cleaner_offset
 from logfs.log.indexes import textindex
@@ -29,8 +29,6 @@ from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, NO_OFFSET, base_offset_of
 from logfs.types import Positions
-
-_PIECE_BYTES = 1024 * 1024
 
 
 def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) -> None:
@@ -146,12 +144,7 @@ def _copy(state: PartitionState, segment: Segment, position: int, end: int) -> T
     disk, directory, log = state.disk, state.directory, segment.files().log
     name = unused_cut_file(disk.exists, directory, segment.base_offset, position)
     temporary = f"{directory}/{name}{TEMPORARY_SUFFIX}"
-    file = disk.open(temporary, write=True, create=True)
-    file.truncate(0)
-    for start in range(position, end, _PIECE_BYTES):
-        file.pwrite(log.pread(min(_PIECE_BYTES, end - start), start), start - position)
-    file.sync()
-    file.close()
+    copy_range(log, position, end, disk, temporary)
     disk.rename(temporary, f"{directory}/{name}")
     base_offset = base_offset_of(log.pread(HEADER_BYTES, position))
     file_name = segment.name.rpartition("/")[2]

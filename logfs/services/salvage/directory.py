@@ -24,10 +24,10 @@ _ROOT_FILES = (names.META_PROPERTIES, names.ATTRIBUTES, names.BOOTSTRAP_CHECKPOI
 
 @dataclass(slots=True)
 class Salvaged:
-    """What was copied of a data directory.
+    """A salvaged data directory.
 
     Attributes:
-        notes: What of it was not copied, but for the records; a sentence each.
+        notes: Files and directories that were not copied, a sentence each.
     """
 
     partitions: list[SalvagedPartition] = field(default_factory=list)

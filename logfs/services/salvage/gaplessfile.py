@@ -43,18 +43,9 @@ class GaplessFile(ReadOnlyFile):
         """See ``vfs.File``."""
         return self._file.inode()
 
-    def fileno(self) -> int:
-        """See ``vfs.File``; the bytes are not all the file's."""
-        return -1
-
     def next_data(self, position: int) -> int:
         """See ``vfs.File``."""
         return self._file.next_data(self._start + position) - self._start
-
-    def pread(self, size: int, position: int) -> bytes:
-        """See ``vfs.File``."""
-        buffer = bytearray(min(size, max(self.size() - position, 0)))
-        return bytes(buffer[: self.pread_into(memoryview(buffer), position)])
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
         """See ``vfs.File``; it cannot tell."""

@@ -4,15 +4,13 @@ import errno
 from collections.abc import Callable, Collection
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import REFUSED, Disk, File
+from logfs.disk.vfs import REFUSED, Disk, copy_range
 from logfs.errors import LogfsError, text_of
 from logfs.log import names
 from logfs.log.checkpoints import read_leader_epochs, read_partition_metadata
 from logfs.log.remote.directory import tiered_sizes
 from logfs.log.topics import effective_config, read_properties
 from logfs.services.salvage.gaplessfile import GaplessFile
-
-_CHUNK_BYTES = 1 << 20
 
 
 def copy_other_files(source: Disk, target: Disk | None, directory: str) -> list[str]:
@@ -91,13 +89,3 @@ def copy_file(source: Disk, target: Disk, path: str) -> bool:
         return not file.unreadable_in(0, size)
     finally:
         file.close()
-
-
-def copy_range(source: File, position: int, stop: int, target: Disk, path: str) -> None:
-    """Copy a range of a file into a new one; durable but for its name."""
-    file = target.open(path, write=True, create=True)
-    file.truncate(0)
-    for start in range(position, stop, _CHUNK_BYTES):
-        file.pwrite(source.pread(min(_CHUNK_BYTES, stop - start), start), start - position)
-    file.sync()
-    file.close()

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, copy_range
 from logfs.log import names
 from logfs.log.listing import list_partition
 from logfs.log.losses import CUT, Loss, LossFile
@@ -24,7 +24,6 @@ from logfs.records.layout import (
 from logfs.services.salvage.gaplessfile import GaplessFile
 from logfs.services.salvage.otherfiles import (
     copy_other_files,
-    copy_range,
     is_of_source,
     tiered_only,
 )
@@ -35,12 +34,11 @@ from logfs.services.verifying.tables import read_table
 from logfs.services.verifying.walking import BadBytes, IndexedBatches, SegmentWalk
 from logfs.types import TopicPartition
 
-_CHUNK_BYTES = 1 << 20
 _MISSING = "no batch has these offsets"
 
 
 class Known(NamedTuple):
-    """What the other files of a data directory say of a partition.
+    """The facts about a partition in other files of a data directory.
 
     Attributes:
         may_have_holes: Records may have been removed by compaction.
@@ -74,7 +72,7 @@ class PartitionSalvage:
     Args:
         source: The damaged data directory; nothing is written there.
         target: The copy, which has no such partition; None: nothing is written.
-        known: What other files say of it.
+        known: The facts in other files.
         now_ms: The time that its losses get.
         count: Called with a number of bytes that have been read.
     """

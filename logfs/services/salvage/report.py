@@ -1,4 +1,4 @@
-"""What a salvage has copied of a partition, and what is missing."""
+"""The result of a salvage of one partition: the copy, and the missing records."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,15 +7,15 @@ from logfs.types import TopicPartition
 
 
 class Gone(NamedTuple):
-    """What of a partition is not in the copy.
+    """A part of a partition that is not in the copy.
 
     Attributes:
         file: The damaged file, relative to the data directory.
         position, size_bytes: The bytes that were left out; 0 bytes if only offsets are missing.
-        why: What is wrong with them.
+        why: The problem.
         first_offset: The first offset that is missing.
-        next_offset: Where the records continue; None if no record follows, so that the number of
-            those that are missing is not known.
+        next_offset: The offset at which the records continue; None if no record follows, so that
+            the number of those that are missing is not known.
         after_ms: The largest timestamp of the batch before; None if there is none.
         before_ms: The timestamp of the first record after; None if there is none.
         kept_as: The file in the partition directory of the copy that holds the bytes; None if all
@@ -35,12 +35,12 @@ class Gone(NamedTuple):
 
 @dataclass(slots=True)
 class SalvagedPartition:
-    """What was copied of a partition, and what was not.
+    """A salvaged partition.
 
     Attributes:
         start_offset, end_offset: The first offset, and the offset after the last record.
         size_bytes: Bytes of batches.
-        gone: What is missing, in the order of the log.
+        gone: The missing parts, in the order of the log.
         notes: Other differences from the source, a sentence each.
     """
 
