@@ -7,6 +7,7 @@ it appended and everything after it unaccepted, so a short count tells the write
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from logfs.disk.vfs import is_full
@@ -14,7 +15,7 @@ from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.lines.notes import Resumption
 from logfs.log.partition import PartitionLog
-from logfs.log.writing._end import NativeWriter
+from logfs.log.writing._end import NativeWriter, apply_in_order
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._encoding import encode_lines, unfinished_fits
 from logfs.records.encoded import Encoded
@@ -27,6 +28,7 @@ _NEWLINE = b"\n"
 _HEADERS_BYTES = 100
 """More than the headers of a batch and of the only record in it take."""
 
+_NO_LINES = Encoded([], [], None)
 NO_SLOT = 0
 """The slot of a write that nothing is noted of."""
 
@@ -62,12 +64,13 @@ class LineWriter:
         view: The rendering the lines are written in.
 
     Attributes:
+        log: The partition.
         native: Does the same in the thread, as far as it can.
         notes: Survive the process; None: nothing is noted.
     """
 
     def __init__(self, log: PartitionLog, view: View) -> None:
-        self._log = log
+        self.log = log
         self._state = log.state
         self._view = view
         self._unfinished: UnfinishedFile | None = None
@@ -121,13 +124,13 @@ class LineWriter:
         Raises:
             LogOfflineError, DeletedError, OSError: See ``PartitionLog.flush``.
         """
-        if self._log.is_deleted:
-            self._log.check_writable()
+        if self.log.is_deleted:
+            self.log.check_writable()
         file = self._unfinished
         if file is not None and file.line_bytes:
             with self._state.offline_on_failure("fsync"):
                 file.sync()
-        self._log.flush()
+        self.log.flush()
 
     def close(self, now_ms: int) -> None:
         """End the file: its unfinished line becomes a record.
@@ -136,11 +139,11 @@ class LineWriter:
         becomes a record as soon as there is room, before anything else is appended. If the disk
         fails, it becomes one when the partition is loaded the next time.
         """
-        file, files = self._unfinished, self._log.line_files
+        file, files = self._unfinished, self.log.line_files
         if file is None:
             return
         with self._state.lock:
-            self._use(None)
+            self.use(None)
             if not file.line_bytes:
                 files.discard(file)
                 return
@@ -148,16 +151,17 @@ class LineWriter:
                 line = file.line()
                 encoded = self._encode(line, _NEWLINE, 1, now_ms)
                 if encoded.refusal is None:
-                    self._append_encoded(file, encoded, now_ms)
+                    write = _Write(self, file, encoded, b"", now_ms)
+                    apply_in_order(write, continues=True, stop=1, size=1)
                 else:
-                    self._log.check_appendable()
-                    set_aside(self._log, bytes(line), str(encoded.refusal), now_ms)
+                    self.log.check_appendable()
+                    set_aside(self.log, bytes(line), str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
                 files.release(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
-                               self._log.topic_partition, file.line_bytes, error)  # fmt: skip
+                               self.log.topic_partition, file.line_bytes, error)  # fmt: skip
                 if is_full(error):
-                    _wait_for_room(self._log, file.name.rpartition("/")[2], now_ms)
+                    _wait_for_room(self.log, file.name.rpartition("/")[2], now_ms)
                 return
             files.discard(file)
 
@@ -167,34 +171,33 @@ class LineWriter:
         Raises:
             OSError: It cannot be written to; it waits.
         """
-        file, files = self._new_file(name), self._log.line_files
+        file, files = self._new_file(name), self.log.line_files
         try:
             file.adopt(line)
         except OSError:
             files.note_void(file)
             files.release(file)
             raise
-        self._use(file)
+        self.use(file)
 
-    def _use(self, file: UnfinishedFile | None) -> None:
+    def use(self, file: UnfinishedFile | None) -> None:
         """Continue with the file of an unfinished line, or without one. With the lock."""
         self._unfinished = file
         self.native.line = None if file is None else file.content
 
     def _write(self, data: bytes, now_ms: int) -> int:
-        stop = data.rfind(_NEWLINE) + 1
+        file, stop = self._unfinished, data.rfind(_NEWLINE) + 1
+        encoded = _NO_LINES
         if stop:
-            accepted = self._append(data, stop, now_ms)
-            if accepted < stop:
-                return accepted
-        if stop < len(data):
-            try:
-                self._keep(data[stop:] if stop else data)
-            except (OSError, LogfsError):
-                if not stop:
-                    raise
-                return stop
-        return len(data)
+            encoded = self._encode(b"" if file is None else file.line(), data, stop, now_ms)
+            if not encoded.batches:
+                if encoded.refusal is not None:
+                    raise encoded.refusal
+                return 0
+            if self._state.config.has_quota:
+                self._state.admit(sum(len(batch.data) for batch in encoded.batches))
+        write = _Write(self, file, encoded, data[stop:] if stop else data, now_ms)
+        return apply_in_order(write, continues=self.unfinished > 0, stop=stop, size=len(data))
 
     def _write_noted(self, notes: WriteNotes, slot: int, data: bytes, now_ms: int) -> int:
         """Apply what is not applied yet of a write.
@@ -220,8 +223,8 @@ class LineWriter:
         return done
 
     def _new_file(self, name: str) -> UnfinishedFile:
-        file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
-        self._log.line_files.add(file)
+        file = UnfinishedFile(self.log.disk, self.log.directory, name, self._view)
+        self.log.line_files.add(file)
         return file
 
     def _encode(self, head: bytes | bytearray, body: bytes, stop: int, now_ms: int) -> Encoded:
@@ -230,45 +233,14 @@ class LineWriter:
             self._view, head, body, 0, stop, state.snapshot.end.offset, now_ms, state.options
         )
 
-    def _append(self, data: bytes, stop: int, now_ms: int) -> int:
-        """Append complete lines; returns their bytes, or raises why not even one was appended."""
-        file = self._unfinished
-        encoded = self._encode(b"" if file is None else file.line(), data, stop, now_ms)
-        if not encoded.batches:
-            if encoded.refusal is not None:
-                raise encoded.refusal
-            return 0
-        if self._state.config.has_quota:
-            self._state.admit(sum(len(batch.data) for batch in encoded.batches))
-        if file is None:
-            appended = self._log.append(encoded.batches, now_ms)
-        else:
-            appended = self._append_encoded(file, encoded, now_ms)
-        return encoded.ends[appended - 1]
+    def keep(self, data: bytes) -> None:
+        """Add bytes to the unfinished line. With the lock.
 
-    def _append_encoded(self, file: UnfinishedFile, encoded: Encoded, now_ms: int) -> int:
-        if not file.line_bytes:
-            return self._log.append(encoded.batches, now_ms)
-        first = encoded.batches[0]
-        files = self._log.line_files
-        self._log.check_appendable()
-        try:
-            with self._state.offline_on_failure("write", but_not_full=True):
-                file.announce(first.base_offset, crc_of(first.data))
-            files.announced(file)
-            appended = self._log.append(encoded.batches, now_ms)
-        except OSError:
-            if self._log.offline is None:
-                files.cancel(file)
-            raise
-        file.consumed()
-        if file.is_durable:
-            files.outlive(file, first.base_offset)
-            self._use(None)
-        return appended
-
-    def _keep(self, data: bytes) -> None:
-        log, file = self._log, self._unfinished
+        Raises:
+            RecordTooLargeError: The line is too long.
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: See ``write``.
+        """
+        log, file = self.log, self._unfinished
         log.check_appendable()
         if log.config.has_quota:
             log.state.admit(len(data))
@@ -286,13 +258,55 @@ class LineWriter:
             if self.notes is not None:
                 self.notes.keep(name)
             file = self._new_file(name)
-            self._use(file)
+            self.use(file)
         try:
             with log.state.offline_on_failure("write", but_not_full=True):
                 file.keep(data)
         except OSError:
             log.line_files.note_void(file)
             raise
+
+
+@dataclass(slots=True)
+class _Write:
+    """One write of a ``LineWriter``: the steps that ``apply_in_order`` calls."""
+
+    writer: LineWriter
+    file: UnfinishedFile | None
+    encoded: Encoded
+    rest: bytes
+    now_ms: int
+
+    def announce(self) -> None:
+        log, first = self.writer.log, self.encoded.batches[0]
+        log.check_appendable()
+        with log.state.offline_on_failure("write", but_not_full=True):
+            self._line.announce(first.base_offset, crc_of(first.data))
+        log.line_files.announced(self._line)
+
+    def append(self) -> int:
+        return self.encoded.ends[self.writer.log.append(self.encoded.batches, self.now_ms) - 1]
+
+    def cancel(self) -> None:
+        log = self.writer.log
+        if log.offline is None:
+            log.line_files.cancel(self._line)
+
+    def consume(self) -> None:
+        line = self._line
+        line.consumed()
+        if line.is_durable:
+            self.writer.log.line_files.outlive(line, self.encoded.batches[0].base_offset)
+            self.writer.use(None)
+
+    def keep(self) -> None:
+        self.writer.keep(self.rest)
+
+    @property
+    def _line(self) -> UnfinishedFile:
+        """The file of the unfinished line with which the first batch begins."""
+        assert self.file is not None
+        return self.file
 
 
 def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:

@@ -33,6 +33,7 @@
 #include "_end.h"
 #include "_served.h"
 #include "_sleeping.h"
+#include "_writeorder.h"
 
 /* --- Numbers that Python reads and sets without the mutex ---------------------------------------- */
 
@@ -178,6 +179,17 @@ static void line_announced(line_file *line, int64_t base_offset, int64_t begin, 
     if (line->first_announced < 0) {
         line->first_announced = base_offset;
     }
+}
+
+/* Note that an announcement is to be cut off; returns whether there was one. */
+static int line_cancelled(line_file *line) {
+    if (!line->has_before) {
+        return 0;
+    }
+    line->end = line->before_end;
+    line->crc = line->before_crc;
+    line->has_before = 0;
+    return 1;
 }
 
 /* The announced batch is in the log: the next line is empty. */
@@ -473,52 +485,77 @@ static int appending_encode(
         partition->bounds.leader_epoch);
 }
 
-/* Append encoded lines, announced in the file of the line that they begin with. 0 if Python has to. */
-static int appending_append(
-    log_partition *partition, log_writer *writer, const lf_encoded *encoded, int64_t now_ms) {
-    line_file *line = writer->line;
-    int has_head = line != NULL && line->line_bytes > 0;
+/* A write that the thread applies. */
+typedef struct native_write {
+    log_partition *partition;
+    line_file *line;
+    const lf_encoded *encoded;
+    const uint8_t *rest; /* the bytes after the last newline */
+    int64_t rest_bytes, stop, now_ms;
+} native_write;
+
+static int native_announce(void *of) {
+    native_write *write = of;
+    line_file *line = write->line;
+    uint8_t mark[12];
+    int64_t begin = line->end, base_offset = write->encoded->batches[0].base_offset;
+    uint32_t crc = line->crc;
+    lf_put64(mark, base_offset);
+    memcpy(mark + 8, write->encoded->p + 17, 4);
+    if (appending_frame(line, FRAME_ANNOUNCED, mark, sizeof mark) != 0)
+        return -1;
+    line_announced(line, base_offset, begin, crc);
+    __atomic_add_fetch(&write->partition->announcements, 1, __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static int64_t native_append(void *of) {
+    native_write *write = of;
+    log_partition *partition = write->partition;
+    const lf_encoded *encoded = write->encoded;
     log_end *end = partition->end;
-    if (has_head) {
-        uint8_t mark[12];
-        int64_t begin = line->end;
-        uint32_t crc = line->crc;
-        lf_put64(mark, encoded->batches[0].base_offset);
-        memcpy(mark + 8, encoded->p + 17, 4);
-        if (appending_frame(line, FRAME_ANNOUNCED, mark, sizeof mark) != 0) {
-            appending_cut(partition, line);
-            return 0;
-        }
-        line_announced(line, encoded->batches[0].base_offset, begin, crc);
-        __atomic_add_fetch(&partition->announcements, 1, __ATOMIC_SEQ_CST);
-    }
     if (log_end_append(end, appending_pwrite, &partition->bounds.fd, encoded->p,
                        encoded->batches, encoded->count) != 0) {
         partition_disarm(partition);
-        if (has_head) {
-            line->end = line->before_end;
-            line->crc = line->before_crc;
-            line->has_before = 0;
-            appending_cut(partition, line);
-        }
-        return 0;
-    }
-    if (has_head) {
-        line_consumed(line);
+        return -1;
     }
     put_long(&partition->appends, partition->appends + 1);
     for (int i = 0; i < encoded->count; i++) {
         partition->records += encoded->batches[i].count;
     }
     partition->bytes += encoded->size;
-    __atomic_store_n(&partition->last_modified_ms, now_ms, __ATOMIC_RELAXED);
+    __atomic_store_n(&partition->last_modified_ms, write->now_ms, __ATOMIC_RELAXED);
     if (__atomic_load_n(&partition->unflushed_since_ms, __ATOMIC_RELAXED) < 0) {
-        __atomic_store_n(&partition->unflushed_since_ms, now_ms, __ATOMIC_RELAXED);
+        __atomic_store_n(&partition->unflushed_since_ms, write->now_ms, __ATOMIC_RELAXED);
     }
     partition_show(partition->shown, &end->at);
     partition_show_position(partition, end->at.file_position);
-    return 1;
+    return write->stop;
 }
+
+static void native_cancel(void *of) {
+    native_write *write = of;
+    line_cancelled(write->line);
+    appending_cut(write->partition, write->line);
+}
+
+static void native_consume(void *of) { line_consumed(((native_write *)of)->line); }
+
+static int native_keep(void *of) {
+    native_write *write = of;
+    line_file *line = write->line;
+    int64_t begin = line->end;
+    uint32_t crc = line->crc;
+    if (appending_frame(line, FRAME_BYTES, write->rest, write->rest_bytes) != 0) {
+        appending_cut(write->partition, line);
+        return -1;
+    }
+    line_kept(line, write->rest, write->rest_bytes, begin, crc);
+    return 0;
+}
+
+static const write_steps NATIVE_STEPS = {
+    native_announce, native_append, native_cancel, native_consume, native_keep};
 
 /* Apply a write; the caller has the mutex. */
 static int64_t appending_apply(
@@ -526,7 +563,7 @@ static int64_t appending_apply(
     log_partition *partition = writer->partition;
     line_file *line = writer->line;
     const uint8_t *last = memrchr(data, '\n', (size_t)size);
-    int64_t stop = last == NULL ? 0 : last + 1 - data, rest = size - stop, accepted = size;
+    int64_t stop = last == NULL ? 0 : last + 1 - data, rest = size - stop, accepted;
     int64_t head = line == NULL ? 0 : line->line_bytes;
     int64_t now_ms = partition->clock_ms;
     lf_encoded encoded;
@@ -545,21 +582,12 @@ static int64_t appending_apply(
                      !appending_fits(partition, &encoded)))
         return APPENDING_LEFT;
 
+    native_write write = {partition, line, &encoded, data + stop, rest, stop, now_ms};
     notes->begin(notes, partition->end->at.next_offset, head);
-    if (stop > 0 && !appending_append(partition, writer, &encoded, now_ms))
+    accepted = write_in_order(&NATIVE_STEPS, &write, head > 0, stop, size);
+    if (accepted < 0)
         return APPENDING_LEFT;
-    if (rest > 0) {
-        int64_t begin = line->end;
-        uint32_t crc = line->crc;
-        if (appending_frame(line, FRAME_BYTES, data + stop, rest) != 0) {
-            appending_cut(partition, line);
-            if (stop == 0)
-                return APPENDING_LEFT;
-            accepted = stop; /* the program writes the rest again, and gets the error from Python */
-        } else {
-            line_kept(line, data + stop, rest, begin, crc);
-        }
-    }
+    /* If fewer were accepted, the program writes the rest again, and gets the error from Python. */
     notes->done(notes, accepted);
     __atomic_add_fetch(&writer->writes, 1, __ATOMIC_RELAXED);
     return accepted;

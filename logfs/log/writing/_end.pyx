@@ -1,7 +1,8 @@
 # cython: language_level=3
 """The end of a log as native objects: Python and a native thread append to the same ones.
 
-``_end.h`` has the one append, ``_appending.h`` what the thread may do, and when.
+``_end.h`` has the one append, ``_writeorder.h`` the one order of a write, ``_appending.h`` what the
+thread may do, and when.
 """
 
 cimport cython
@@ -14,6 +15,7 @@ from libc.string cimport memset
 
 from logfs.log.writing._headers cimport *
 from logfs.records._headers cimport *
+from logfs.errors import LogfsError
 from logfs.records._encoding import encode_function
 
 
@@ -219,6 +221,7 @@ cdef int write_by_python(void *owner, const uint8_t *data, int64_t size, int64_t
 include "_partition.pxi"
 include "_linefile.pxi"
 include "_files.pxi"
+include "_writeorder.pxi"
 
 
 @cython.final

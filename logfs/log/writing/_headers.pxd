@@ -40,11 +40,8 @@ cdef extern from "_appending.h" nogil:
         int64_t line_bytes
         int64_t end
         int64_t line_begin
-        int64_t before_end
         uint32_t crc
         uint32_t line_crc
-        uint32_t before_crc
-        int has_before
         int64_t changes
         int64_t synced_changes
         int64_t announced_change
@@ -54,6 +51,7 @@ cdef extern from "_appending.h" nogil:
     void line_wrote(line_file *, int64_t, uint32_t)
     int line_kept(line_file *, const uint8_t *, int64_t, int64_t, uint32_t)
     void line_announced(line_file *, int64_t, int64_t, uint32_t)
+    int line_cancelled(line_file *)
     void line_consumed(line_file *)
     ctypedef struct append_bounds:
         int64_t file_position
@@ -137,3 +135,12 @@ cdef extern from "_appending.h" nogil:
     int64_t appending_sync(log_partition *)
     int64_t appending_rendered(const log_partition *, int)
     const void *APPENDING "&APPENDING"
+
+cdef extern from "_writeorder.h":
+    ctypedef struct write_steps:
+        int (*announce)(void *) noexcept
+        int64_t (*append)(void *) noexcept
+        void (*cancel)(void *) noexcept
+        void (*consume)(void *) noexcept
+        int (*keep)(void *) noexcept
+    int64_t write_in_order(const write_steps *, void *, int, int64_t, int64_t)

@@ -64,12 +64,7 @@ cdef class LineFile:
 
     def cancelled(self):
         """Note that an announcement is to be cut off; returns whether there was one."""
-        if not self.line.has_before:
-            return False
-        self.line.end = self.line.before_end
-        self.line.crc = self.line.before_crc
-        self.line.has_before = 0
-        return True
+        return line_cancelled(&self.line) != 0
 
     def consumed(self):
         """Note that the line is a record."""
