@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import wraps
 from typing import Any, TypeVar
@@ -40,12 +40,19 @@ class RecordQuery:
         since, until: Points as they were given; None: as the command says.
         search: Tells which records; None: all.
         template: None: the lines of a view.
+        context: How many records before and after each of them are printed, too; None: none, and
+            no line divides those between which others are left out.
+        is_reversed: Whether the last record is printed first.
+        is_count: Whether only their number is printed.
     """
 
     since: str | None = None
     until: str | None = None
     search: RecordSearch | None = None
     template: RecordTemplate | None = None
+    context: tuple[int, int] | None = None
+    is_reversed: bool = False
+    is_count: bool = False
 
     @property
     def is_given(self) -> bool:
@@ -118,6 +125,40 @@ def query_options(command: Command) -> Command:
 
     decorated: Any = call
     for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def context_options(command: Command) -> Command:
+    """Decorate a command, below ``query_options``, with the options of ``grep`` and ``tac``."""
+
+    @wraps(command)
+    def call(
+        *arguments: Any,  # noqa: ANN401 - as in click
+        query: RecordQuery,
+        count: bool,
+        before: int | None,
+        after: int | None,
+        around: int | None,
+        reverse: bool,
+        **options: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        context = None
+        if (before, after, around) != (None, None, None):
+            before, after = (around or 0 if one is None else one for one in (before, after))
+            context = before, after
+            if query.search is None:
+                raise click.UsageError(
+                    "-A, -B and -C print the records around those that --grep, -F, --key, --header "
+                    "or --field choose: give one of these"
+                )
+            if reverse:
+                raise click.UsageError("-r does not go with -A, -B and -C: leave one of them out")
+        query = replace(query, context=context, is_reversed=reverse, is_count=count)
+        return command(*arguments, query=query, **options)
+
+    decorated: Any = call
+    for option in reversed(_CONTEXT_OPTIONS):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]
 
@@ -218,4 +259,34 @@ _OPTIONS = (
         "and no --format.",
     ),
     isolation_option("What to print; default: what the daemon's mount shows, else all records."),
+)
+
+_RECORDS = click.IntRange(min=0)
+_CONTEXT_OPTIONS = (
+    click.option("-c", "--count", is_flag=True, help="Print the number of records instead."),
+    click.option(
+        "-A",
+        "--after-context",
+        "after",
+        metavar="N",
+        type=_RECORDS,
+        help="Print also the N records after each one that is chosen.",
+    ),
+    click.option(
+        "-B",
+        "--before-context",
+        "before",
+        metavar="N",
+        type=_RECORDS,
+        help="Print also the N records before each one that is chosen.",
+    ),
+    click.option(
+        "-C",
+        "--context",
+        "around",
+        metavar="N",
+        type=_RECORDS,
+        help="Print also the N records before and after each one that is chosen.",
+    ),
+    click.option("-r", "--reverse", is_flag=True, help="Print the last record first."),
 )

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from logfs.disk.watching import Watch
@@ -17,6 +18,7 @@ from logfs.types import IsolationLevel, View
 
 logger = logging.getLogger(__name__)
 
+_MORE_OFFSETS = 4
 LOOK_S = 1.0
 """The longest time between two looks of a follower, also if inotify reports nothing."""
 
@@ -52,9 +54,28 @@ class Cursor:
         """The offset of the next record to read."""
         return self._reader.offset
 
-    def at(self, offset: int) -> "Cursor":
-        """Return another cursor over the log, at another offset, that returns all records."""
-        return Cursor(self.source, self._log, offset, self._level)
+    def at(self, offset: int, *, is_for_all: bool = False) -> "Cursor":
+        """Return another cursor over the log, at another offset; ``is_for_all``: of all records."""
+        search = None if is_for_all else self._search
+        return Cursor(self.source, self._log, offset, self._level, search=search)
+
+    def start_of_last(self, count: int, stop: int) -> int:
+        """Return the offset of the first of the last ``count`` wanted records before an offset.
+
+        It is the first one that there is if there are fewer, and ``stop`` if there is none.
+        """
+        if not count:
+            return stop
+        step = count  # some offsets have no record
+        while True:
+            cursor = self.at(max(stop - step, 0))
+            begin = cursor.offset
+            last = deque[int](maxlen=min(count, stop + 1))
+            while records := cursor.read(stop):
+                last.extend(record.offset for record in records)
+            if len(last) >= count or begin <= self._log.log_start_offset:
+                return last[0] if last else stop
+            step *= _MORE_OFFSETS
 
     def read(self, stop: int | None = None) -> list[Record]:
         """Return the next records, none at ``stop`` or at the end; raise CorruptRecordError."""

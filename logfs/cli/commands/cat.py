@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.record_query import RecordQuery, query_options
+from logfs.cli.record_query import RecordQuery, context_options, query_options
 from logfs.errors import LogfsError
 from logfs.library.places import locate
 from logfs.log.reading.address import SEGMENTS_NAME, names_topic_range
@@ -35,6 +35,7 @@ class _CatCommand(click.Command):
 @click.command(cls=_CatCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @query_options
+@context_options
 def cat(
     paths: tuple[str, ...],
     level: "IsolationLevel | None",
@@ -70,6 +71,8 @@ def cat(
         logfs cat /var/lib/logfs/orders/0@-1h.jsonl
         logfs cat /var/lib/logfs/orders@-1h.jsonl
         logfs cat --grep refused /var/lib/logfs/orders/0@2026-11-20..2026-11-21
+        logfs cat --since today -c -F refused /var/lib/logfs/orders
+        logfs cat -C 2 -F refused /var/lib/logfs/orders/0
         logfs cat --since yesterday --field level=error --view jsonl /var/lib/logfs
         logfs cat /var/lib/logfs/orders/0@offset=-10.tsv
         logfs cat --isolation-level read_committed /var/lib/logfs/payments/0
@@ -81,7 +84,10 @@ def cat(
 
         with TailPrinter(out, reports, level, query, has_prefix=prefix) as printer:
             printer.open(paths, view or "text", takes_addresses=True)
-            printer.print_present()
+            if query.is_count:
+                printer.print_counts()
+            else:
+                printer.print_present()
     else:
         from logfs.cli.address_output import copy
 

@@ -1,7 +1,6 @@
 """The partitions that PATHs name, each opened where to begin."""
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -40,7 +39,6 @@ from logfs.types import Closeable, IsolationLevel, TopicPartition, View
 if TYPE_CHECKING:
     from logfs.cli.tail.groups import TailGroup
 
-_FEW_TIMES = 4
 _HIDDEN = "__"
 """A PATH without a topic leaves out topics whose names start so, as a listing does."""
 
@@ -206,7 +204,8 @@ class TailedDirectory(Closeable):
         if tailed.stop is not None:
             end = min(end, self._source.locate(log, tailed.stop, self._level)[1])
         if point is None:
-            point = AtOffset(self._last(log, count, end))
+            last = self._cursor(log, AtOffset(end)).start_of_last(count, end)
+            point = AtOffset(last)
         elif note := why_empty(point, tailed.stop, end, system_clock().now_ms()):
             failures.warn(f"{name}: {note}")
         return Followed(name, self._cursor(log, point), end, tailed.view, self._place.root)
@@ -223,21 +222,6 @@ class TailedDirectory(Closeable):
         log, offset = self._source.locate(log, point, self._level)
         search, cursors = self._search, self._cursors
         return Cursor(self._source, log, offset, self._level, search=search, cursors=cursors)
-
-    def _last(self, log: ReadableLog, count: int, end: int) -> int:
-        """Return the offset of the last but so many wanted records: some offsets have none."""
-        if not count:
-            return end
-        step = count
-        while True:
-            cursor = self._cursor(log, AtOffset(max(end - step, 0)))
-            begin = cursor.offset
-            last = deque[int](maxlen=min(count, end + 1))
-            while records := cursor.read(end):
-                last.extend(record.offset for record in records)
-            if len(last) >= count or begin <= log.log_start_offset:
-                return last[0] if last else end
-            step *= _FEW_TIMES
 
     def _committed(self, log: ReadableLog, group: str) -> int | None:
         """Return what any group has committed, for ``--since group=NAME``."""

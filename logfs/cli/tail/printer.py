@@ -31,6 +31,9 @@ _GROUP_BYTES = 4 << 10
 """The bytes that are flushed at a time for a group: a pipe takes all of them or none."""
 
 
+_DIVIDER = b"--\n"
+
+
 class Output:
     """The output, and how far each partition was written to it.
 
@@ -43,6 +46,7 @@ class Output:
         self._group = group
         self._written: dict[Followed, int] = {}
         self._flushed: dict[Followed, int] = {}
+        self._has_output = False
 
     def begin(self, followed: Followed) -> None:
         """Add a partition, of which nothing is written yet."""
@@ -51,7 +55,10 @@ class Output:
     def write(self, printed: Iterable[Printed]) -> None:
         """Write lines; those for a group are flushed a few at a time, and committed when due."""
         unflushed = 0
-        for _, text, followed, stop in printed:
+        for _, text, followed, stop, is_apart in printed:
+            if is_apart and self._has_output:
+                self._out.write(_DIVIDER)
+            self._has_output = True
             is_full = unflushed > 0 and unflushed + len(text) > _GROUP_BYTES
             if self._group is not None and (is_full or self._group.is_due):
                 self._flush()
@@ -155,12 +162,31 @@ class TailPrinter(Closeable):
         """Print the present records, merged by time."""
         # The records of a group are written one by one: it has a position in each partition.
         is_alone = len(self._followed) == 1 and self._group is None
-        form = self._form
-        streams = [self._present(one, form, is_alone=is_alone) for one in self._followed]
+        query, form = self._query, self._form
+        streams: list[Iterator[Printed]] = []
+        for one in self._followed:
+            if query.context is not None:
+                printed = one.present_around(form, *query.context)
+            elif query.is_reversed:
+                printed = one.present_backwards(form)
+            else:
+                printed = one.present(form, is_alone=is_alone)
+            streams.append(self._guard(one, printed))
         merged = heapq.merge(*streams, key=_time) if len(streams) > 1 else chain(*streams)
         self._output.write(merged)
         self._output.flush_all(self._followed)
         self._output.commit()
+
+    def print_counts(self) -> None:
+        """Print how many records each partition has, after its name if there are several."""
+        has_prefix = self._form.has_prefix
+        for followed in list(self._followed):
+            with self._guarded(followed):
+                count = followed.count()
+                prefix = f"{followed.name}: " if has_prefix else ""
+                text = f"{prefix}{count}\n".encode()
+                self._output.write([Printed(0, text, followed, followed.end)])
+        self._output.flush_all(self._followed)
 
     def print_coming(self) -> None:
         """Print new records until no partition can come, or the reader of the output ends.
@@ -228,8 +254,6 @@ class TailPrinter(Closeable):
                 directory.forget(followed.name)
             self._reports.add(failures.AboutError(str(followed.name), error))
 
-    def _present(
-        self, followed: Followed, form: PrintedForm, *, is_alone: bool
-    ) -> Iterator[Printed]:
+    def _guard(self, followed: Followed, printed: Iterator[Printed]) -> Iterator[Printed]:
         with self._guarded(followed):
-            yield from followed.present(form, is_alone=is_alone)
+            yield from printed
