@@ -26,8 +26,10 @@ STOPS := 10000
 KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
+# The versions of Kafka that test-kafka uses beside that of tests/kafka/pom.xml.
+KAFKA_VERSIONS := 3.9.2 4.4.0
 
-.PHONY: help demo test test-fast test-long check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
+.PHONY: help demo test test-fast test-long test-kafka check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -48,6 +50,14 @@ test-long: system-packages $(VENV)/.installed ## thousands of stops, hundreds of
 	@.ci/system-packages long
 	@LOGFS_LONG_STOPS=$(STOPS) LOGFS_LONG_KILLS=$(KILLS) LOGFS_LONG_MINUTES=$(MINUTES) \
 		LOGFS_LONG_SEED=$(SEED) $(WITH_VENV) python -m pytest -m "long or random" $(ARGS)
+	@$(MAKE) --no-print-directory test-kafka
+
+test-kafka: kafka ## the tests with a broker, with other versions of it: KAFKA_VERSIONS="3.9.2 4.4.0"
+	@for version in $(KAFKA_VERSIONS); do \
+		echo "logfs: with Kafka $$version"; export LOGFS_KAFKA_VERSION=$$version; \
+		$(PYTHON) -m tests.kafka.jars && $(PYTHON) -m tests.kafka.archive; \
+		$(WITH_VENV) python -m pytest -n $(PROCESSES) -m "kafka and not spark and not long" $(ARGS); \
+	done
 
 check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 	$(VENV)/bin/ruff check .
@@ -135,14 +145,17 @@ $(VENV)/.installed: pyproject.toml setup.py logfs/log/reading/_cursor.h $(wildca
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet 'pip>=24'
 	@# setuptools keeps a module that is newer than its source, even if setup.py changed.
 	@rm -rf build logfs/*/_*.*.so logfs/*/*/_*.*.so
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
+	@.ci/patiently $(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
 	@touch $@
 
+# The package is there already: only what its extras require is installed.
+REQUIRE = .ci/patiently $(PYTHON) -m pip install --disable-pip-version-check --quiet -r <($(PYTHON) .ci/requirements $(1))
+
 $(VENV)/.installed-bench: pyproject.toml Makefile | $(VENV)/.installed
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[bench]'
+	@$(call REQUIRE,bench)
 	@touch $@
 
 $(VENV)/.installed-spark: pyproject.toml Makefile | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark-dev,bench,iceberg]'
+	@$(call REQUIRE,spark-dev bench iceberg)
 	@touch $@

@@ -207,12 +207,14 @@ class Broker:
         if _formatted:
             self.data.mkdir(exist_ok=True)
             for name, content in _formatted.items():
+                (self.data / name).parent.mkdir(exist_ok=True)
                 (self.data / name).write_bytes(content)
             self._name_node()
             return
         got = tools.run(tools.STORAGE, "format", "-t", CLUSTER_ID, "-c", self._properties)
         assert got.status == 0, got
-        _formatted.update((file.name, file.read_bytes()) for file in self.data.iterdir())
+        files = [path for path in self.data.rglob("*") if path.is_file()]
+        _formatted.update((str(f.relative_to(self.data)), f.read_bytes()) for f in files)
 
     def _name_node(self) -> None:
         """Give a formatted directory the number of its node, and its own id."""

@@ -4,6 +4,8 @@
                                     those of storage.xml, for a broker with tiered storage;
                                     and those of old.xml, a broker of 2022
 
+``LOGFS_KAFKA_VERSION=4.4.0`` is another version than that of the poms.
+
 They are kept outside the tree, see ``tests.cache``, in a folder whose name holds the version and
 the checksum of the pom: another pom is another folder. ``make test`` calls this. A test finds
 nothing by itself: where the jars or Java are missing it fails and says what to run.
@@ -31,12 +33,18 @@ SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How Java starts quickly and stays small; with ``archive`` more quickly, if that is there."""
 
 
+_WITHOUT_STORAGE = {"4.2.2", "4.4.0"}
+
+
 class MissingError(Exception):
     """Java, Maven or the jars are not there; the text says what to do."""
 
 
 def version(pom: Path = POM) -> str:
-    """Return the version of Kafka that a pom names."""
+    """Return the version of Kafka: that which a pom names, or another one that was asked for."""
+    asked = os.environ.get("LOGFS_KAFKA_VERSION")
+    if asked and pom is not OLD_POM:
+        return asked
     found = re.search(r"<kafka\.version>(.+)</kafka\.version>", pom.read_text())
     assert found is not None
     return found[1]
@@ -69,9 +77,16 @@ def install() -> Path:
     Raises:
         MissingError: Maven is missing or could not fetch them.
     """
-    fill(storage_directory(), STORAGE_POM)
     fill(old_directory(), OLD_POM)
-    return fill(jars_directory(), POM)
+    directory = fill(jars_directory(), POM)
+    if has_storage():
+        fill(storage_directory(), STORAGE_POM)
+    return directory
+
+
+def has_storage() -> bool:
+    """Whether the test files of this version, with LocalTieredStorage, are published."""
+    return version() not in _WITHOUT_STORAGE
 
 
 def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = None) -> Path:
@@ -95,6 +110,8 @@ def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = Non
             raise MissingError("mvn is missing: run .ci/system-packages kafka")
         command = [maven, "--batch-mode", "--quiet", "--file", str(pom)]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={filled}"]
+        if pom in {POM, STORAGE_POM}:
+            command.append(f"-Dkafka.version={version()}")
         result = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
         if result.returncode:
             raise MissingError(f"{' '.join(command)} ended with {result.returncode}")

@@ -63,6 +63,7 @@ def written(
             *modules,
             Path(write.__code__.co_filename),
             jars.POM,
+            jars.version(),
             confluent_kafka.__version__,
             _half_day(),
             *made_of,
