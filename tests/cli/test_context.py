@@ -1,4 +1,4 @@
-"""``logfs cat``: the number of records, those around those that are chosen, and the last record first.
+"""``logfs cat``: the number of records, the context of those that are chosen, the last one first.
 
 The oracles are ``grep`` and ``tac``.
 """

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 )
 
 from logfs.records.record import Record
+from tests.kafka import jars
 from tests.mounting import PATIENCE_S
 
 READ_UNCOMMITTED = "read_uncommitted"
@@ -41,6 +42,10 @@ _NOT_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
+
+
+_SMALL_SEGMENTS = "internal.segment.bytes"
+"""Before Kafka 4.1 ``segment.bytes`` may be as small."""
 
 
 class Client:
@@ -331,7 +336,10 @@ class RecordProducer:
 
 
 def _properties(names: Mapping[str, str]) -> dict[str, str]:
-    return {name.replace("_", "."): value for name, value in names.items()}
+    properties = {name.replace("_", "."): value for name, value in names.items()}
+    if jars.version_info() < (4, 1) and _SMALL_SEGMENTS in properties:
+        properties["segment.bytes"] = properties.pop(_SMALL_SEGMENTS)
+    return properties
 
 
 def _check_delivery(error: KafkaError | None, _: Message) -> None:

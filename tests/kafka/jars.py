@@ -21,6 +21,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from tests import cache
 
 HERE = Path(__file__).parent
@@ -29,6 +31,7 @@ STORAGE_POM = HERE / "storage.xml"
 OLD_POM = HERE / "old.xml"
 LOG4J = HERE / "log4j2.properties"
 OLDEST_JAVA = 17
+_USUAL = (4, 1)
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """How Java starts quickly and stays small; with ``archive`` more quickly, if that is there."""
 
@@ -48,6 +51,17 @@ def version(pom: Path = POM) -> str:
     found = re.search(r"<kafka\.version>(.+)</kafka\.version>", pom.read_text())
     assert found is not None
     return found[1]
+
+
+def version_info() -> tuple[int, ...]:
+    """Return the version of Kafka as numbers."""
+    return tuple(map(int, version().split(".")))
+
+
+usual = pytest.mark.skipif(
+    version_info()[:2] != _USUAL, reason=f"of what Kafka {'.'.join(map(str, _USUAL))} prints"
+)
+"""Marks a test of what logfs takes from one version to the letter."""
 
 
 def jars_directory() -> Path:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from logfs.records.batch import encode_batch
+from tests.kafka import jars
 from tests.kafka.dumping import compare
 from tests.log import dumps
 from tests.log.dumps import NOW_MS, offset_index, positions, record, time_index, write_segment
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, jars.usual]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from logfs.services.dumping.dump import SUFFIXES
-from tests.kafka import theirs
+from tests.kafka import jars, theirs
 from tests.kafka.dumping import compare
 from tests.kafka.written import killed, stopped
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, jars.usual]
 
 DECODERS = {
     "__consumer_offsets-0": ("--offsets-decoder", b'"subscription":{"topics":["idempotent"]'),

@@ -11,7 +11,7 @@ from tests.kafka import jars, tools
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 
-pytestmark = [pytest.mark.kafka, pytest.mark.fuse]
+pytestmark = [pytest.mark.kafka, pytest.mark.fuse, jars.usual]
 
 TOOLS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",

@@ -15,7 +15,11 @@ from pathlib import Path
 from tests.kafka import jars
 from tests.mounting import PATIENCE_S
 
-DUMP_LOG = "kafka.tools.DumpLogSegments"
+DUMP_LOG = (
+    "kafka.tools.DumpLogSegments"
+    if jars.version_info() < (4, 3)
+    else "org.apache.kafka.tools.DumpLogSegments"
+)
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 STORAGE = "kafka.tools.StorageTool"
 

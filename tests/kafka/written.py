@@ -116,7 +116,8 @@ def _write_everything(folder: Path) -> Path:
         keep += _fill_ends(client)
         _fill_emptied(client, broker)
         _commit_offsets(client, "idempotent", {"group.id": "readers", "client.id": "größe"})
-        _commit_offsets(client, "idempotent", {"group.id": "new", "group.protocol": "consumer"})
+        protocol = "consumer" if jars.version_info() >= (4, 0) else "classic"
+        _commit_offsets(client, "idempotent", {"group.id": "new", "group.protocol": protocol})
         broker.kill()
         del keep
     return broker.data
