@@ -158,4 +158,5 @@ $(VENV)/.installed-bench: pyproject.toml Makefile | $(VENV)/.installed
 $(VENV)/.installed-spark: pyproject.toml Makefile | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
 	@$(call REQUIRE,spark-dev bench iceberg)
+	@PYTHON='$(CURDIR)/$(PYTHON)' .ci/compile-pyspark
 	@touch $@

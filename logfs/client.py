@@ -425,14 +425,25 @@ class Daemon(Closeable):
         return requests.decode_lines(self.ask("file", fields, descriptor=descriptor))
 
     def publish(
-        self, query: str, batch: int, staged: Sequence[StagedFile], *, is_single: bool = False
+        self,
+        query: str,
+        batch: int,
+        staged: Sequence[StagedFile],
+        *,
+        is_single: bool = False,
+        fails_on_loss: bool = True,
     ) -> bool:
         """Append the staged files of a batch; see ``publish`` in ``logfs.log.publishing.publish``.
 
         Raises:
             LogfsError, OSError: See there, and ``ask``.
         """
-        fields = {"query": query, "batch": batch, "is_single": is_single}
+        fields = {
+            "query": query,
+            "batch": batch,
+            "is_single": is_single,
+            "leaves_out": not fails_on_loss,
+        }
         return bool(self.ask("publish", fields, payload=encode_staged(staged)))
 
     def forget(self, query: str) -> None:

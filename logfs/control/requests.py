@@ -288,7 +288,7 @@ REQUESTS: Mapping[str, RequestType] = {
         "request, none only at its end",
     ),
     "publish": RequestType(
-        {"query": _TEXT, "batch": _NUMBER, "is_single": _FLAG},
+        {"query": _TEXT, "batch": _NUMBER, "is_single": _FLAG, "leaves_out": _OPTIONAL_FLAG},
         "whether the batch had not been published before",
         "the staged files, from ``encode_staged``",
     ),

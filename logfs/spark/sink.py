@@ -10,8 +10,8 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -25,13 +25,15 @@ from logfs.errors import InvalidConfigError, LogfsError
 from logfs.library.owner import act_patiently
 from logfs.library.places import locate
 from logfs.library.stored_partitions import now_ms
-from logfs.log.publishing.ledger import read_ledger
+from logfs.log.publishing.ledger import read_ledger, read_ledgers
 from logfs.log.publishing.publish import forget, publish
 from logfs.log.publishing.staging import StagedFile, remove_staged
 from logfs.log.store import LogStore
 from logfs.services.overview import topic_overview
-from logfs.spark.staging import Stager
-from logfs.spark.target import BYTES_OF_A_BATCH, SinkTarget, advice_on
+from logfs.spark.target import BYTES_OF_A_BATCH, TRANSACTION, SinkTarget, advice_on
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -53,21 +55,22 @@ class LogfsWriter(DataSourceArrowWriter):
     def __init__(self, target: SinkTarget) -> None:
         self.target = target
         once = target.transaction
-        self._query = f"batch {os.urandom(16).hex()}" if once is None else f"txn {once.application}"
+        self._query = (
+            f"batch {os.urandom(16).hex()}" if once is None else TRANSACTION + once.application
+        )
         self._batch = 0 if once is None else once.number
         self._is_single = once is None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """Stage the rows of a task."""
         _advise(self.target)
         root, topic = self.target.root, self.target.topic
-        files = Stager(root, topic, self._query, self._batch).stage(iterator)
-        return Staged(self._query, tuple(files))
+        return _stage(root, topic, self._query, self._batch, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
         files = _files(messages)
-        publish_batch(self.target.root, self._query, self._batch, files, is_single=self._is_single)
+        publish_batch(self.target, self._query, self._batch, files, is_single=self._is_single)
         _warn_of_retention(self.target.root, files)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -81,7 +84,7 @@ class LogfsStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: SinkTarget) -> None:
         self.target = target
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """Stage the rows of a task."""
         _advise(self.target)
         context = TaskContext.get()
@@ -89,13 +92,15 @@ class LogfsStreamWriter(DataSourceStreamArrowWriter):
         batch = context and context.getLocalProperty(_BATCH)
         if not query or batch is None:
             raise InvalidConfigError("Spark does not tell the id of the query: is it a stream?")
-        files = Stager(self.target.root, self.target.topic, query, int(batch)).stage(iterator)
-        return Staged(query, tuple(files))
+        return _stage(self.target.root, self.target.topic, query, int(batch), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish what the tasks have staged, unless that was done before."""
+        files = _files(messages)
         for query in _queries(messages):
-            publish_batch(self.target.root, query, batchId, _files(messages), is_single=False)
+            publish_batch(self.target, query, batchId, files, is_single=False)
+            if batchId == 0:
+                _tell_of_other_queries(self.target.root, query, {file.topic for file in files})
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what the tasks have staged, unless it is being published."""
@@ -104,22 +109,48 @@ class LogfsStreamWriter(DataSourceStreamArrowWriter):
 
 
 def publish_batch(
-    root: str, query: str, batch: int, files: Sequence[StagedFile], *, is_single: bool
+    target: SinkTarget, query: str, batch: int, files: Sequence[StagedFile], *, is_single: bool
 ) -> None:
     """Publish through the daemon that owns the directory, or under the lock."""
+    fails = target.fails_on_loss
 
     def ask(daemon: Daemon) -> None:
-        daemon.publish(query, batch, files, is_single=is_single)
+        daemon.publish(query, batch, files, is_single=is_single, fails_on_loss=fails)
         if is_single:
             daemon.forget(query)
 
     def do(store: LogStore) -> None:
-        publish(store, query, batch, files, now_ms(), is_single=is_single)
+        at = now_ms()
+        publish(store, query, batch, files, at, is_single=is_single, fails_on_loss=fails)
         if is_single:
             forget(store, query)
 
     # What is published is flushed.
-    act_patiently(locate(root), ask, do, is_durable=False)
+    act_patiently(locate(target.root), ask, do, is_durable=False)
+
+
+def _stage(
+    root: str, topic: str | None, query: str, batch: int, rows: "Iterator[pa.RecordBatch]"
+) -> Staged:
+    from logfs.spark.staging import Stager  # not for a commit: pyarrow takes long to import
+
+    return Staged(query, tuple(Stager(root, topic, query, batch).stage(rows)))
+
+
+def _tell_of_other_queries(root: str, query: str, topics: set[str]) -> None:
+    """Log which streams have written to the topics before a stream that has just begun.
+
+    One of them may be the same stream before it lost its checkpoint.
+    """
+    for ledger in read_ledgers(PosixDisk(root)):
+        both = topics & ledger.topics
+        is_stream = not (ledger.is_single or ledger.query.startswith(TRANSACTION))
+        if both and is_stream and ledger.query != query:
+            logger.warning(
+                "query %s begins with a new checkpoint; query %s has written up to batch %d to %s: "
+                "if it is the same stream, its records are there twice now",
+                query, ledger.query, ledger.done, ", ".join(sorted(both)),
+            )  # fmt: skip
 
 
 def _warn_of_retention(root: str, files: Sequence[StagedFile]) -> None:

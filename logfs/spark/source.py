@@ -1,19 +1,22 @@
-"""The data source as Spark sees it: its name, its schema, its readers."""
+"""The data source as Spark sees it: its name, its schema, its readers.
+
+A query starts Python some seven times, each time for one of the methods here, so each imports what
+it needs.
+"""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
 
-from logfs.arrow.columns import ArrowColumn
-from logfs.library.places import locate
-from logfs.library.zones import ServedZone
-from logfs.spark.batch import LogfsReader
-from logfs.spark.options import has_headers, parse_options
-from logfs.spark.schema import chosen, full_schema
-from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
-from logfs.spark.streaming import LogfsStreamReader
-from logfs.spark.target import parse_target
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from logfs.arrow.columns import ArrowColumn
+    from logfs.library.zones import ServedZone
+    from logfs.spark.batch import LogfsReader
+    from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
+    from logfs.spark.streaming import LogfsStreamReader
 
 
 class LogfsDataSource(DataSource):
@@ -26,31 +29,46 @@ class LogfsDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns if the user names none."""
+        from logfs.spark.options import has_headers
+        from logfs.spark.schema import full_schema
+
         return full_schema(has_headers=has_headers(self.options))
 
-    def reader(self, schema: StructType) -> LogfsReader:
+    def reader(self, schema: "StructType") -> "LogfsReader":
         """Return what reads a table."""
+        from logfs.spark.batch import LogfsReader
+        from logfs.spark.options import parse_options
+
         options = parse_options(self.options, _zone(self.options), is_stream=False)
         return LogfsReader(options, _columns(schema))
 
-    def streamReader(self, schema: StructType) -> LogfsStreamReader:  # noqa: N802
+    def streamReader(self, schema: "StructType") -> "LogfsStreamReader":  # noqa: N802
         """Return what reads a stream."""
+        from logfs.spark.options import parse_options
+        from logfs.spark.streaming import LogfsStreamReader
+
         options = parse_options(self.options, _zone(self.options), is_stream=True)
         return LogfsStreamReader(options, _columns(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> LogfsWriter:
+    def writer(self, schema: "StructType", overwrite: bool) -> "LogfsWriter":
         """Return what appends a table; raise InvalidConfigError if it is to be replaced."""
+        from logfs.spark.sink import LogfsWriter
+        from logfs.spark.target import parse_target
+
         target = parse_target(
             self.options, _fields(schema), _zone(self.options), is_overwritten=overwrite
         )
         return LogfsWriter(target)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> LogfsStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "LogfsStreamWriter":  # noqa: N802
         """Return what appends the batches of a stream.
 
         In complete mode (``overwrite``) each batch is the whole result, and is appended as one.
         Source: Spark KafkaSourceProvider.createSink, which takes every mode and appends.
         """
+        from logfs.spark.sink import LogfsStreamWriter
+        from logfs.spark.target import parse_target
+
         del overwrite
         target = parse_target(
             self.options, _fields(schema), _zone(self.options), is_overwritten=False
@@ -58,15 +76,20 @@ class LogfsDataSource(DataSource):
         return LogfsStreamWriter(target)
 
 
-def _zone(options: Mapping[str, str]) -> ServedZone:
+def _zone(options: Mapping[str, str]) -> "ServedZone":
     """Return the zone of dates without one: of several directories, that of the first."""
+    from logfs.library.places import locate
+    from logfs.library.zones import ServedZone
+
     first = (options.get("path") or "").split(",")[0].strip().removeprefix("file:")
     return ServedZone(lambda: locate(first))
 
 
-def _columns(schema: StructType) -> tuple[ArrowColumn, ...]:
+def _columns(schema: "StructType") -> "tuple[ArrowColumn, ...]":
+    from logfs.spark.schema import chosen
+
     return chosen(_fields(schema))
 
 
-def _fields(schema: StructType) -> list[tuple[str, str]]:
+def _fields(schema: "StructType") -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]

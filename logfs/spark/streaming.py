@@ -134,7 +134,10 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._continued(start, logs)
         for gone in known.keys() - logs.keys():
             self._work.lose(f"{gone} {self._why_left_out(gone, known[gone])}")
-        begins = {one: self._begin_of(one, log, known) for one, log in logs.items()}
+        # Limits are about records that are there: ``partitions`` says which are gone.
+        begins = {
+            one: max(self._begin_of(one, log, known), log.earliest()) for one, log in logs.items()
+        }
         ends = {one: self._end_of(one, log, begins[one]) for one, log in logs.items()}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(logs, begins, ends)

@@ -18,12 +18,18 @@ from logfs.log.manifest import check_may_write
 from logfs.machine.disks import is_url
 from logfs.spark.options import named
 from logfs.spark.schema import check_written
+from logfs.spark.values import flag
 
 SINK_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("path", "(required)", "one data directory or mount point, or a topic in it"),
     ("topic", "", "where all rows go; without it, and without a topic in the path, each says it"),
     ("txnAppId", "", "with txnVersion: a table is appended once for an application and a version"),
     ("txnVersion", "", "a number that only grows for its txnAppId: that of the batch, for example"),
+    (
+        "failOnDataLoss",
+        "true",
+        "stop when a batch comes again with more rows: its checkpoint has lost batches",
+    ),
 )
 """Rows (name, default, meaning)."""
 
@@ -36,6 +42,8 @@ _REFUSED = {
 _APPLICATION, _NUMBER = "txnAppId", "txnVersion"
 _KNOWN = [name for name, _, _ in SINK_OPTIONS] + list(_WITHOUT_MEANING)
 
+TRANSACTION = "txn "
+"""The name of a query that is an application begins so; that of a stream is a UUID."""
 BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str(2**31 - 1)
 
@@ -59,6 +67,7 @@ class SinkTarget(NamedTuple):
     topic: str | None
     has_headers: bool
     transaction: Transaction | None = None
+    fails_on_loss: bool = True
 
 
 def parse_target(
@@ -104,7 +113,8 @@ def parse_target(
     present = {one.topic for one in list_partitions(disk)}
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
-    return SinkTarget(root, topic, HEADERS.name in columns, _transaction(given))
+    fails_on_loss = flag(given, "failOnDataLoss", default=True)
+    return SinkTarget(root, topic, HEADERS.name in columns, _transaction(given), fails_on_loss)
 
 
 def _transaction(given: Mapping[str, str]) -> Transaction | None:

@@ -62,11 +62,11 @@ def lines_in(store: LogStore, topic: str = "t") -> list[bytes]:
     return lines_of(store.partition(topic, 0))
 
 
-def half_published(bench: Bench, staged: Sequence[StagedFile]) -> None:
-    """Publish batch 0 on a disk that is too full for it."""
+def half_published(bench: Bench, staged: Sequence[StagedFile], batch: int = 0) -> None:
+    """Publish a batch on a disk that is too full for it."""
     bench.disk.fail_next_write("*.log", errno.ENOSPC)
     with pytest.raises(OSError, match="No space"):
-        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+        publish(bench.store, QUERY, batch, staged, bench.now_ms)
 
 
 def publish_up_to(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:

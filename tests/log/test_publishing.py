@@ -11,7 +11,7 @@ import pytest
 
 from logfs.errors import CorruptCheckpointError, DataLossError, UnsupportedFormatError
 from logfs.log.names import format_ledger_file
-from logfs.log.publishing.ledger import Ledger, read_ledger
+from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
 from logfs.records.batch import decode_records
@@ -53,12 +53,68 @@ def test_a_published_batch_is_not_published_again() -> None:
         staged = stage(bench.disk, values_of(f"batch{batch}", 4), batch=batch)
         assert publish(bench.store, QUERY, batch, [staged], bench.now_ms)
         bench.write(b"another")
-    again = [stage(bench.disk, values_of("again", 5), batch=batch) for batch in (1, 2)]
+    again = [stage(bench.disk, values_of("again", 2), batch=batch) for batch in (1, 2)]
     assert not publish(bench.store, QUERY, 2, again, bench.now_ms)
     assert not publish(bench.store, QUERY, 1, [], bench.now_ms)
     assert staged_names(bench.disk) == []
     expected = [[*values_of(f"batch{batch}", 4), b"another"] for batch in range(3)]
     assert lines_in(bench.store) == [line for lines in expected for line in lines]
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["published", "begun"])
+def test_a_batch_that_comes_again_with_more_records_is_a_loss(*, is_begun: bool) -> None:
+    bench = two_topics()
+    for batch in range(3):
+        staged = stage(bench.disk, values_of(f"batch{batch}", 4), batch=batch)
+        if is_begun and batch == 2:
+            half_published(bench, [staged], batch)
+        else:
+            publish(bench.store, QUERY, batch, [staged], bench.now_ms)
+    before = lines_in(bench.store)
+    more = [
+        stage(bench.disk, values_of("more", 4), batch=2),
+        stage(bench.disk, values_of("up", 1), batch=2, to=UP),
+    ]
+    with pytest.raises(DataLossError, match="5 records, but was published with 4"):
+        publish(bench.store, QUERY, 2, more, bench.now_ms)
+    if not is_begun:
+        assert lines_in(bench.store) == before
+    assert lines_in(bench.store, "u") == []
+    again = stage(bench.disk, values_of("again", 4), batch=2)
+    assert not publish(bench.store, QUERY, 2, [again], bench.now_ms)
+    next_one = stage(bench.disk, values_of("next", 9), batch=3)
+    assert publish(bench.store, QUERY, 3, [next_one], bench.now_ms)
+
+
+@pytest.mark.expect_log("2 records are left out")
+def test_more_records_of_a_batch_are_left_out_if_that_is_asked_for() -> None:
+    bench = two_topics()
+    publish(bench.store, QUERY, 0, [stage(bench.disk, values_of("old", 4))], bench.now_ms)
+    more = stage(bench.disk, values_of("new", 6))
+    assert not publish(bench.store, QUERY, 0, [more], bench.now_ms, fails_on_loss=False)
+    assert lines_in(bench.store) == values_of("old", 4)
+    assert staged_names(bench.disk) == []
+
+
+def test_a_ledger_keeps_the_numbers_of_the_last_batches_and_the_topics() -> None:
+    bench = two_topics()
+    for batch in range(103):
+        staged = [stage(bench.disk, values_of("x", batch % 3 + 1), batch=batch)]
+        publish(bench.store, QUERY, batch, staged if batch else [], bench.now_ms)
+    ledger = read_ledger(bench.disk, QUERY)
+    assert ledger.batch_records == {batch: batch % 3 + 1 for batch in range(3, 103)}
+    assert (ledger.done, sorted(ledger.topics)) == (102, ["t"])
+
+
+def test_a_ledger_of_an_older_version_has_no_numbers() -> None:
+    bench = two_topics()
+    publish(bench.store, QUERY, 0, [stage(bench.disk, values_of("old", 4))], bench.now_ms)
+    name = format_ledger_file(query_key(QUERY))
+    fields = json.loads(bench.disk.read(name))
+    del fields["batch_records"], fields["topics"]
+    bench.disk.replace(name, json.dumps(fields).encode())
+    again = stage(bench.disk, values_of("again", 9))
+    assert not publish(bench.store, QUERY, 0, [again], bench.now_ms)
 
 
 def test_queries_are_independent() -> None:
@@ -142,11 +198,12 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> No
     for number, disk in enumerate(states):
         half = lines_in(bench.open(disk, read_only=True))
         assert half == [*old, *first, *second][: len(half)]
-        was_begun = read_ledger(disk, QUERY) != Ledger(QUERY, 3)
+        ledger = read_ledger(disk, QUERY)
+        was_begun = ledger.intent is not None or ledger.done == 4
         outcomes.add((was_begun, len(half)))
         store = bench.open(disk)
         found = lines_in(store)
-        assert was_begun == (read_ledger(disk, QUERY) == Ledger(QUERY, 4))
+        assert was_begun == (read_ledger(disk, QUERY).done == 4)
         assert found == [*old, *(first + second if was_begun else [])], "completed, or not begun"
         # Another writer appends before the job is restarted and stages all again.
         store.partition("t", 0).append_records([Record(0, START_MS, None, b"other")], START_MS)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logfs import open_store
 from logfs.records._encoding import murmur2
 from tests.spark.logs import START_MS, Logs
 
@@ -112,6 +113,64 @@ def test_a_stream_is_appended_once(spark: "SparkSession", logs: Logs, tmp_path: 
     ]
     assert sorted(values) == sorted(f"{a} {b}" for a in range(3) for b in range(50))
     assert not list(logs.path.glob("*/*.staged"))
+
+
+def test_a_checkpoint_that_lost_its_last_batch_leaves_nothing_out_in_silence(
+    spark: "SparkSession", logs: Logs, tmp_path: Path
+) -> None:
+    with open_store(logs.path) as store:
+        store.create_topic("in")
+
+    def run(**options: str) -> None:
+        rows = spark.readStream.format("logfs").option("startingOffsets", "earliest")
+        query = (
+            rows.load(str(logs.path / "in")).writeStream.format("logfs").options(**options)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True).start(str(logs.path / "clicks"))
+        )  # fmt: skip
+        query.awaitTermination()
+
+    def put(first: int, stop: int) -> None:
+        with open_store(logs.path) as store:
+            store.partition("in").append_many([b"%d" % n for n in range(first, stop)])
+
+    def there() -> list[int]:
+        with open_store(logs.path) as store:
+            return [int(record.value or b"") for record in store.partition("clicks").read()]
+
+    for first in (0, 20):
+        put(first, first + 20)
+        run()
+    for name in ("offsets/1", "commits/1", "offsets/.1.crc", "commits/.1.crc"):
+        (tmp_path / "checkpoint" / name).unlink()  # Spark has not synced them before a power cut
+    put(40, 60)
+    with pytest.raises(Exception, match="comes again with 40 records, but was published with 20"):
+        run()
+    assert there() == list(range(40))
+    assert not list(logs.path.glob("*/*.staged"))
+    run(failOnDataLoss="false")
+    put(60, 70)
+    run()
+    assert there() == [*range(40), *range(60, 70)]
+
+
+@pytest.mark.expect_log("begins with a new checkpoint")
+def test_a_new_checkpoint_names_the_streams_that_have_written_to_the_topic(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
+    import pyarrow as pa
+
+    from logfs.spark.sink import LogfsStreamWriter, Staged
+    from logfs.spark.staging import Stager
+    from logfs.spark.target import SinkTarget
+
+    target = SinkTarget(str(logs.path), "clicks", has_headers=False)
+    for number, query in enumerate(("one", "two")):
+        rows = pa.record_batch({"value": [b"a"]})
+        files = Stager(target.root, "clicks", query, 0).stage([rows])
+        LogfsStreamWriter(target).commit([Staged(query, tuple(files))], 0)
+        told = "query two begins with a new checkpoint; query one has written up to batch 0"
+        assert (told in caplog.text) == (number == 1)
 
 
 def test_a_whole_result_is_appended_batch_by_batch(

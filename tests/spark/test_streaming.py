@@ -234,6 +234,15 @@ def test_what_is_gone_stops_it_or_not(
     assert lax.batch() is None
 
 
+@pytest.mark.expect_log("t/0: offsets 2 to 11 are gone")
+def test_what_is_gone_is_passed_over_in_one_batch(logs: Logs) -> None:
+    options = {"assign": '{"t": [0]}', "failOnDataLoss": "false", "maxOffsetsPerTrigger": "2"}
+    logs.write("t", 0, b"a", b"b", b"c", b"d")
+    lose_the_begin(logs)
+    stream = Stream(logs, {"t": {"0": 2}}, **options)
+    assert stream.batch() == {"t/0": [12, 13]}
+
+
 def test_a_topic_that_is_not_asked_for_any_more_is_named_so(logs: Logs) -> None:
     logs.topic("u")
     logs.write("u", 0, b"x")

@@ -98,9 +98,10 @@ class AppendCommands:
                 partitions.append(self._operations.tree.partition(*topic_partition))
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
-        is_single = request["is_single"]
-        store = self._store.writable
-        call = partial(publish, store, query, batch, staged, now_ms, is_single=is_single)
+        call = partial(
+            publish, self._store.writable, query, batch, staged, now_ms,
+            is_single=request["is_single"], fails_on_loss=not request["leaves_out"],
+        )  # fmt: skip
         was_first = await _beside(partitions, call)
         self._note(request, partitions, sum(file.size_bytes for file in staged))
         for partition in partitions:

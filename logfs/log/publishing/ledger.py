@@ -1,19 +1,22 @@
 """The progress of a query, in the plain file ``logfs.KEY.ledger`` of the data directory.
 
     {"version": 2, "query": "…", "is_single": false, "done": 6,
+     "batch_records": {"5": 1200, "6": 900}, "topics": ["orders"],
      "intent": {"batch": 7, "partitions": [
          {"topic": "orders", "partition": 0, "log_end_offset": 1500, "base_sequence": 200,
           "topic_id": "MkTRFLDkRMSQo8wQwVx0Gw",
           "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
 
 It is one JSON object. ``done`` is the last published batch, -1 at first. ``intent`` is null or the
-batch that is being published. A query with ``is_single`` has only one batch. Version 1 has no topic
-ids. The file is replaced as a whole, durably.
+batch that is being published. A query with ``is_single`` has only one batch. ``batch_records`` has the
+records of the last batches, ``topics`` what the query has written to; versions before 0.4.0 leave
+both out. Version 1 has no topic ids. The file is replaced as a whole, durably.
 """
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
@@ -28,6 +31,8 @@ logger = logging.getLogger(__name__)
 VERSION = 2
 _WITHOUT_TOPIC_IDS = 1
 NONE_DONE = -1
+_KEPT_BATCHES = 100
+"""As many batches as Spark keeps in a checkpoint."""
 
 
 class PartitionShare(NamedTuple):
@@ -68,6 +73,19 @@ class Ledger(NamedTuple):
     done: int = NONE_DONE
     intent: Intent | None = None
     is_single: bool = False
+    batch_records: Mapping[int, int] = MappingProxyType({})
+    topics: frozenset[str] = frozenset()
+
+    def completed(self) -> "Ledger":
+        """Return the ledger after its intent was carried out."""
+        if self.intent is None:
+            return self
+        batch, shares = self.intent
+        records = sum(file.records for share in shares for file in share.files)
+        records_of = {**self.batch_records, batch: records}
+        kept = dict(sorted(records_of.items())[-_KEPT_BATCHES:])
+        topics = self.topics | {share.topic for share in shares}
+        return self._replace(done=batch, intent=None, batch_records=kept, topics=topics)
 
 
 def read_ledger(disk: Disk, query: str) -> Ledger:
@@ -108,6 +126,8 @@ def _decode(name: str, data: bytes) -> Ledger:
             int(fields["done"]),
             _intent(fields["intent"]),
             bool(fields["is_single"]),
+            {int(batch): int(count) for batch, count in fields.get("batch_records", {}).items()},
+            frozenset(map(str, fields.get("topics", ()))),
         )
 
     try:
@@ -131,6 +151,8 @@ def write_ledger(disk: Disk, ledger: Ledger) -> None:
         "query": ledger.query,
         "is_single": ledger.is_single,
         "done": ledger.done,
+        "batch_records": dict(ledger.batch_records),
+        "topics": sorted(ledger.topics),
         "intent": intent,
     }
     disk.replace(ledger_name(ledger.query), json.dumps(fields).encode() + b"\n")

@@ -12,6 +12,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from logfs.errors import (
+    DataLossError,
     EarlierRecordsError,
     NoSuchPartitionError,
     NoSuchTopicError,
@@ -53,7 +54,7 @@ PUBLISHING = threading.Lock()
 """Held while a batch is published: two threads would append the same batch twice."""
 
 
-def publish(
+def publish(  # noqa: PLR0913 - a batch, and how it is to be treated
     store: Catalog[PartitionLog],
     query: str,
     batch: int,
@@ -61,6 +62,7 @@ def publish(
     now_ms: int,
     *,
     is_single: bool = False,
+    fails_on_loss: bool = True,
 ) -> bool:
     """Append the staged records of a batch; return False if that was done before.
 
@@ -69,9 +71,11 @@ def publish(
     Args:
         batch: The number of the batch; the numbers of a query only grow.
         is_single: The query has no other batch; the caller calls ``forget`` afterwards.
+        fails_on_loss: Refuse a batch that was published before with fewer records; else log that
+            the others are left out.
 
     Raises:
-        DataLossError: Staged records are missing; nothing was appended.
+        DataLossError: Staged records are missing, or would be left out; nothing was appended.
         CorruptRecordError: Staged records are damaged.
         ReadOnlyError: The store is read-only.
         LogfsError, OSError: See ``Appender.append_encoded``, ``read_ledger``. The call may be
@@ -85,6 +89,8 @@ def publish(
             ledger = carry_out(store, ledger, ledger.intent, now_ms)
             was_begun = ledger.done == batch
         is_new = ledger.done < batch
+        if not is_new:
+            _check_repeated(ledger, batch, staged, fails_on_loss=fails_on_loss)
         if is_new:
             intent = _intend(store, query, batch, staged)
             ledger = ledger._replace(intent=intent, is_single=is_single)
@@ -92,6 +98,32 @@ def publish(
             ledger = carry_out(store, ledger, intent, now_ms)
         _clear(store, ledger, {file.topic_partition for file in staged})
         return is_new or was_begun
+
+
+def _check_repeated(
+    ledger: Ledger, batch: int, staged: Sequence[StagedFile], *, fails_on_loss: bool
+) -> None:
+    """Raise DataLossError if a published batch comes again with more records.
+
+    A checkpoint that has lost its last batches plans them again, and with them the records that
+    have come since.
+    """
+    before, now = ledger.batch_records.get(batch), sum(file.records for file in staged)
+    if before is None or now <= before:
+        return
+    text = (
+        f"batch {batch} of query {ledger.query} comes again with {now} records, but was published "
+        f"with {before}"
+    )
+    if not fails_on_loss:
+        logger.warning("%s: %d records are left out", text, now - before)
+        return
+    raise DataLossError(
+        f"{text}, and {now - before} records would be left out: the checkpoint has lost its last "
+        f"batches (published up to batch {ledger.done}), or the query was changed. Restore the "
+        "checkpoint, or start with a new one after what was published, or set "
+        "failOnDataLoss=false to leave them out"
+    )
 
 
 def forget(store: Catalog[PartitionLog], query: str) -> None:
@@ -165,7 +197,7 @@ def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_
             )  # fmt: skip
             continue
         _append_share(log, share, producer_id_of(ledger.query), now_ms)
-    done = ledger._replace(done=intent.batch, intent=None)
+    done = ledger._replace(intent=intent).completed()
     write_ledger(store.disk, done)
     _clear(store, done, {share.topic_partition for share in intent.shares})
     return done
