@@ -8,9 +8,9 @@
           "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
 
 It is one JSON object. ``done`` is the last published batch, -1 at first. ``intent`` is null or the
-batch that is being published. A query with ``is_single`` has only one batch. ``batch_records`` has the
-records of the last batches, ``topics`` what the query has written to; versions before 0.4.0 leave
-both out. Version 1 has no topic ids. The file is replaced as a whole, durably.
+batch that is being published. A query with ``is_single`` has only one batch. ``batch_records`` has
+the records of the last batches, ``topics`` what the query has written to; versions before 0.4.0
+leave both out. Version 1 has no topic ids. The file is replaced as a whole, durably.
 """
 
 import json
