@@ -19,6 +19,7 @@ through the module ``pyspark_logfs`` beside this package.
     target       where rows go, which columns they have
     staging      a task's rows as files in the partition directories                  pyarrow
     times        a table of the records of a time, pruned by the index               pyspark
+    lag          the lag of the queries of a session, after each batch               pyspark
     sink         the sink: tasks stage rows, the driver publishes                    pyspark
 
 The driver resolves everything to ranges of offsets; a task finds the files by itself, so that

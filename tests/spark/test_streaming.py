@@ -14,6 +14,7 @@ from logfs.library.spark_checkpoint import read_checkpoint
 from logfs.log.checkpoints import write_offsets
 from logfs.log.names import LOG_START_OFFSET_CHECKPOINT
 from logfs.types import TopicPartition
+from tests.processes import wait_until
 from tests.spark.logs import START_MS, Logs
 from tests.spark.streams import Places, Stream, offsets, without_ids
 
@@ -299,3 +300,27 @@ def test_spark_continues_from_its_checkpoint(
 
 def test_spark_reads_all_of_it_once(table: "DataFrame", tmp_path: Path) -> None:
     assert [len(batch) for batch in read_now(table, tmp_path / "once", once=True)] == [14]
+
+
+def test_a_listener_reports_the_lag_after_each_batch(
+    spark: "SparkSession", table: "DataFrame", tmp_path: Path
+) -> None:
+    from logfs.spark.lag import LagListener, QueryLag
+
+    found: list[QueryLag] = []
+    listener = LagListener(found.append)
+    spark.streams.addListener(listener)
+    try:
+        query = (
+            table.writeStream.format("noop").queryName("copy").trigger(availableNow=True)
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        )  # fmt: skip
+        assert query.awaitTermination(300)
+        wait_until(lambda: len(found) >= 2, "two batches were reported")
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(one.query, one.batch, one.rows, one.total) for one in found[:2]] == [
+        ("copy", 0, 9, 5),
+        ("copy", 1, 5, 0),
+    ]
+    assert str(found[0]) == "copy: batch 0, 9 rows, lag 5"
