@@ -24,7 +24,7 @@ from logfs.types import TopicPartition
 
 
 class QueryLag(NamedTuple):
-    """How far a query is behind the end of the logs that it reads.
+    """The lag of a query after a batch.
 
     Attributes:
         query: The name of the query, or its id if it has no name.
