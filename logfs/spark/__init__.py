@@ -19,6 +19,7 @@ through the module ``pyspark_logfs`` beside this package.
     target       where rows go, which columns they have
     staging      a task's rows as files in the partition directories                  pyarrow
     times        a table of the records of a time, pruned by the index               pyspark
+    partitions   the partitions as a table: offsets and sizes                        pyspark
     lag          the lag of the queries of a session, after each batch               pyspark
     sink         the sink: tasks stage rows, the driver publishes                    pyspark
 

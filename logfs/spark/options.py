@@ -47,6 +47,7 @@ OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("minOffsetsPerTrigger", "", "a batch of a stream waits for so many offsets"),
     ("maxTriggerDelay", "15m", "but no longer than this"),
     ("includeHeaders", "false", "a column headers"),
+    ("table", "records", "records, or partitions: a row for each, with its offsets and its size"),
     (
         "kafka.isolation.level",
         "read_uncommitted",
@@ -110,6 +111,8 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
     """
     given = named(options, _KNOWN, _REFUSED)
     if is_stream:
+        if is_of_partitions(options):
+            raise InvalidConfigError("table=partitions is no stream: use spark.read")
         for name in _OF_A_BATCH:
             if name in given:
                 raise InvalidConfigError(f"{name} is no option of a stream, which has no end")
@@ -137,6 +140,14 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
         has_headers=has_headers(options),
         limits=parse_limits(given),
     )
+
+
+def is_of_partitions(options: Mapping[str, str]) -> bool:
+    """Return whether the table is that of partitions; raise InvalidConfigError if of neither."""
+    text = named(options, _KNOWN, _REFUSED).get("table", "records").strip().lower()
+    if text not in {"records", "partitions"}:
+        raise InvalidConfigError(f"table {text!r}: expected records or partitions")
+    return text == "partitions"
 
 
 def has_headers(options: Mapping[str, str]) -> bool:

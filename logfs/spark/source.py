@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from logfs.arrow.columns import ArrowColumn
     from logfs.library.zones import ServedZone
     from logfs.spark.batch import LogfsReader
+    from logfs.spark.partitions import PartitionsReader
     from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
     from logfs.spark.streaming import LogfsStreamReader
 
@@ -29,17 +30,25 @@ class LogfsDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns if the user names none."""
-        from logfs.spark.options import has_headers
+        from logfs.spark.options import has_headers, is_of_partitions
         from logfs.spark.schema import full_schema
 
+        if is_of_partitions(self.options):
+            from logfs.spark.partitions import PARTITIONS_SCHEMA
+
+            return PARTITIONS_SCHEMA
         return full_schema(has_headers=has_headers(self.options))
 
-    def reader(self, schema: "StructType") -> "LogfsReader":
+    def reader(self, schema: "StructType") -> "LogfsReader | PartitionsReader":
         """Return what reads a table."""
         from logfs.spark.batch import LogfsReader
-        from logfs.spark.options import parse_options
+        from logfs.spark.options import is_of_partitions, parse_options
 
         options = parse_options(self.options, _zone(self.options), is_stream=False)
+        if is_of_partitions(self.options):
+            from logfs.spark.partitions import PartitionsReader
+
+            return PartitionsReader(options, _fields(schema))
         return LogfsReader(options, _columns(schema))
 
     def streamReader(self, schema: "StructType") -> "LogfsStreamReader":  # noqa: N802

@@ -270,3 +270,37 @@ def test_batches_of_few_large_records_and_of_many_small_ones(tmp_path: Path) -> 
     logs.write("t", 0, *small)
     found = rows(logs.path, ("topic", "partition", "value"))
     assert found == [("t", 0, value) for value in large + small]
+
+
+def test_partitions_are_a_table(spark: "SparkSession", logs: Logs) -> None:
+    reader = spark.read.format("logfs").option("table", "partitions")
+    table = reader.load(str(logs.path))
+    assert table.columns == ["topic", "partition", "startOffset", "endOffset", "bytes"]
+    found = {(row.topic, row.partition): row for row in table.collect()}
+    assert len(found) == 2 * len(CODECS) + 3
+    assert (found["clicks", 0].startOffset, found["clicks", 0].endOffset) == (0, 10)
+    assert found["clicks", 0].bytes == sum(
+        path.stat().st_size for path in logs.path.glob("clicks-0/*.log")
+    )
+    assert (found["empty", 1].endOffset, found["empty", 1].bytes) == (0, 0)
+    some = reader.option("subscribe", "clicks").schema("bytes long, topic string")
+    assert [tuple(row) for row in some.load(str(logs.path)).collect()] == [
+        (found["clicks", 0].bytes, "clicks")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "text"),
+    [
+        ({"table": "topics"}, None, "table 'topics': expected records or partitions"),
+        ({"table": "partitions"}, "topic int", "there is no column topic int of partitions"),
+    ],
+)
+def test_tables_that_there_are_not(
+    spark: "SparkSession", logs: Logs, options: dict[str, str], schema: str | None, text: str
+) -> None:
+    reader = spark.read.format("logfs").options(**options)
+    if schema is not None:
+        reader = reader.schema(schema)
+    with pytest.raises(Exception, match=text):
+        reader.load(str(logs.path)).collect()
