@@ -56,7 +56,7 @@ test-kafka: kafka ## the tests with a broker, with other versions of it: KAFKA_V
 	@for version in $(KAFKA_VERSIONS); do \
 		echo "logfs: with Kafka $$version"; export LOGFS_KAFKA_VERSION=$$version; \
 		$(PYTHON) -m tests.kafka.jars && $(PYTHON) -m tests.kafka.archive; \
-		$(WITH_VENV) python -m pytest -n $(PROCESSES) -m "kafka and not spark and not long" $(ARGS); \
+		$(WITH_VENV) python -m pytest -n $(PROCESSES) -m "not spark and not long" tests/kafka $(ARGS); \
 	done
 
 check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler

@@ -59,7 +59,8 @@ def version_info() -> tuple[int, ...]:
 
 
 usual = pytest.mark.skipif(
-    version_info()[:2] != _USUAL, reason=f"of what Kafka {'.'.join(map(str, _USUAL))} prints"
+    version_info()[:2] != _USUAL,
+    reason=f"of what Kafka {'.'.join(map(str, _USUAL))} prints or knows",
 )
 """Marks a test of what logfs takes from one version to the letter."""
 

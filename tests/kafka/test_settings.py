@@ -5,10 +5,11 @@ import pytest
 from logfs.config import STORE_KEYS, TOPIC_KEYS, StoreConfig, TopicConfig
 from logfs.config.kinds import Whole
 from logfs.errors import InvalidConfigError
+from tests.kafka import jars
 from tests.kafka.broker import SETTINGS
 from tests.kafka.client import Client
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, jars.usual]
 
 OURS = frozenset(key for key in TOPIC_KEYS if key.startswith("logfs."))
 """Settings that Kafka does not have."""
