@@ -11,12 +11,16 @@ import pytest
 
 import logfs
 from logfs.records.record import Record
+from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, Client
 from tests.mounting import Mount
 from tests.mounting import logfs as run_logfs
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.skipif(not jars.has_storage(), reason="LocalTieredStorage is not published"),
+]
 
 TOPIC = "orders"
 STORE = "kafka-tiered-storage"
