@@ -1,13 +1,15 @@
 """What an address of a data directory means when its files are read, without a mount.
 
-``find`` returns it as a file to read. A mount has its own way to the same: ``fs.tree``.
+``find`` returns it as a file to read. ``load_named`` and ``addresses_in`` are its parts for what
+only looks at a range. A mount has its own way to the same: ``fs.tree``.
 """
 
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from logfs.disk.vfs import Disk
 from logfs.errors import LogOfflineError, UnknownNameError
 from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
 from logfs.library.places import Place
@@ -17,6 +19,7 @@ from logfs.log.reading.address import (
     SEGMENTS_NAME,
     PartitionAddress,
     Suffix,
+    TopicRange,
     names_topic_range,
     parse_partition_name,
     parse_topic_range,
@@ -79,76 +82,92 @@ def find(place: Place, level: IsolationLevel, zone: tzinfo) -> FoundAddress:
     """
     if len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
         return _find_raw(place, level)
-    if place.address and names_topic_range(place.address[0]):
-        return _find_range(place, level, zone)
-    return _find_partition(place, level, zone)
-
-
-def _find_partition(place: Place, level: IsolationLevel, zone: tzinfo) -> FoundAddress:
-    topic, name, *more = *place.address, "", ""
-    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(disk_of(place.root)):
-        raise no_topic(topic)
-    if len(place.address) < 2 or topic == SEGMENTS_NAME:
-        raise no_file(place)
-    if any(more):
-        raise no_directory(topic, name)
-    address = parse_partition_name(name, zone)
-    (log,) = _load(place.root, topic, address.partition)
-    if address.uses_groups:
-        from logfs.library.groups import Groups  # only here: it takes long to import
-
-        with Groups(place) as groups:
-            address = address.without_groups(partial(groups.position_in, log))
-    if address.view is Suffix.META and not address.has_selector:
+    found, logs = load_named(place, zone, lambda _: disk_of(place.root))
+    addresses, now_ms = addresses_in(place, found, logs), system_clock().now_ms()
+    if isinstance(found, TopicRange):
+        parts = [
+            MergedPart(*resolve_records(log, address, now_ms, level))
+            for log, address in zip(logs, addresses, strict=True)
+        ]
+        return FoundAddress(file=MergedFile(parts, VIEWS[found.view]))
+    (log,), (address,) = logs, addresses
+    if address.view is Suffix.META:
         from logfs.services.meta import format_meta, partition_meta
 
         return FoundAddress(text=format_meta(partition_meta(log, level)))
-    why = empty_range(address, log.log_end_offset)
-    return FoundAddress(_resolve(log, address, name, level), why_empty=why)
-
-
-def _resolve(
-    log: ReadableLog, address: PartitionAddress, name: str, level: IsolationLevel
-) -> Resolved:
-    if address.view is Suffix.META:
-        raise UnknownNameError(f"{name!r}: .meta goes without a selector")
     if address.view is Suffix.FOLLOW:
         raise UnknownNameError(
-            f"{name!r} waits for records to come, which only a mount can show: "
+            f"{place.address[1]!r} waits for records to come, which only a mount can show: "
             "'logfs mount', then read it there"
         )
-    return resolve(log, address, system_clock().now_ms(), level)
+    why = empty_range(address, log.log_end_offset)
+    return FoundAddress(resolve(log, address, now_ms, level), why_empty=why)
 
 
-def _find_range(place: Place, level: IsolationLevel, zone: tzinfo) -> FoundAddress:
-    """Return a range of a topic, all partitions merged by time."""
-    name, *more = place.address
-    found = parse_topic_range(name, zone)
-    if more:
-        raise UnknownNameError(f"a range of a topic is a file: nothing lies below {name}")
-    logs, now_ms = _load(place.root, found.topic), system_clock().now_ms()
-    with ExitStack() as stack:
-        groups = None
-        if found.in_partition(0).uses_groups:
-            from logfs.library.groups import Groups  # only here: it takes long to import
+def load_named(
+    place: Place, zone: tzinfo, disk_with: Callable[[str], Disk]
+) -> tuple[PartitionAddress | TopicRange, list[ReadableLog]]:
+    """Return what the names of a file of a topic mean, and its partitions opened for reading.
 
-            groups = stack.enter_context(Groups(place))
-        parts = []
-        for log in logs:
-            address = found.in_partition(log.topic_partition.partition)
-            if groups is not None:
-                address = address.without_groups(partial(groups.position_in, log))
-            parts.append(MergedPart(*resolve_records(log, address, now_ms, level)))
-    return FoundAddress(file=MergedFile(parts, VIEWS[found.view]))
+    Args:
+        place: A root and the names below it.
+        zone: That of dates without one.
+        disk_with: Returns the disk that has the files of a topic.
+
+    Raises:
+        BadSelectorError: The selector does not parse.
+        LogfsError: It is not such a file, or in a partition that does not exist or is offline.
+    """
+    topic, name, *more = *place.address, "", ""
+    if names_topic_range(topic):
+        span = parse_topic_range(topic, zone)
+        if name:
+            raise UnknownNameError(f"a range of a topic is a file: nothing lies below {topic}")
+        return span, _load(disk_with(span.topic), span.topic)
+    if not topic or topic == SEGMENTS_NAME:
+        raise no_file(place)
+    disk = disk_with(topic)
+    if topic not in partitions_of(disk):
+        raise no_topic(topic)
+    if not name:
+        raise no_file(place)
+    if any(more):
+        raise no_directory(topic, name)
+    found = parse_partition_name(name, zone)
+    return found, _load(disk, topic, found.partition)
+
+
+def addresses_in(
+    place: Place, found: PartitionAddress | TopicRange, logs: Sequence[ReadableLog]
+) -> list[PartitionAddress]:
+    """Return the address in each partition, with offsets instead of consumer groups.
+
+    Args:
+        place: The root whose groups they are.
+        found: The result of ``load_named``, as is ``logs``.
+    """
+    if isinstance(found, TopicRange):
+        addresses = [found.in_partition(log.topic_partition.partition) for log in logs]
+    else:
+        addresses = [found]
+    if not any(address.uses_groups for address in addresses):
+        return addresses
+    from logfs.library.groups import Groups  # only here: it takes long to import
+
+    with Groups(place._replace(address=())) as groups:
+        return [
+            address.without_groups(partial(groups.position_in, log))
+            for log, address in zip(logs, addresses, strict=True)
+        ]
 
 
 def _find_raw(place: Place, level: IsolationLevel) -> FoundAddress:
     """Return a file of ``.segments``: one of a partition directory, or a segment as text."""
-    data, (_, directory, name) = place.root, place.address
+    _, directory, name = place.address
     parsed = names.parse_partition_directory(directory)
     if parsed is None or parsed.state is not names.DirectoryState.NONE:
         raise UnknownNameError(f"{directory!r}: expected TOPIC-PARTITION, as orders-0")
-    (log,) = _load(data, parsed.topic, parsed.partition)
+    (log,) = _load(disk_of(place.root), parsed.topic, parsed.partition)
     base, dot, _ = name.partition(_TEXT_SUFFIX)
     if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
         segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
@@ -160,9 +179,8 @@ def _find_raw(place: Place, level: IsolationLevel) -> FoundAddress:
     return FoundAddress(file=RawFile(log.disk, path))
 
 
-def _load(data: str, topic: str, number: int | None = None) -> list[ReadableLog]:
+def _load(disk: Disk, topic: str, number: int | None = None) -> list[ReadableLog]:
     """Return a partition of a topic, or all (None), opened for reading."""
-    disk = disk_of(data)
     found = chosen(partitions_of(disk), topic, number)
     store = open_for_reading(disk, found)
     logs: list[ReadableLog] = [store.partition(*one) for one in found]

@@ -1,18 +1,14 @@
 """The meaning of an address now, as ``logfs explain`` prints it: offsets, and times of records."""
 
-from functools import partial
 from typing import NamedTuple
 
-from logfs.errors import LogOfflineError, UnknownNameError
-from logfs.library.directory import chosen, open_for_reading, partitions_of
-from logfs.library.groups import Groups
+from logfs.library.addresses import addresses_in, load_named
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.points import offset_of
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
-    SEGMENTS_NAME,
     Earliest,
     PartitionAddress,
     Point,
@@ -20,9 +16,6 @@ from logfs.log.reading.address import (
     Time,
     TopicRange,
     format_point,
-    names_topic_range,
-    parse_partition_name,
-    parse_topic_range,
 )
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.readable import ReadableLog
@@ -69,35 +62,18 @@ def explain(place: Place) -> list[Meaning]:
         BadSelectorError: The selector does not parse.
         LogfsError: The address is no file, or in a partition that does not exist or is offline.
     """
-    zone = zone_of(place)
-    topic, name, *more = *place.address, "", ""
-    found: TopicRange | PartitionAddress
-    if names_topic_range(topic):
-        found = parse_topic_range(topic, zone)
-        topic, more = found.topic, [name, *more]
-    elif not name or topic == SEGMENTS_NAME:
-        raise UnknownNameError("expected a file of a topic, as TOPIC/0@-15m or TOPIC@-15m")
-    else:
-        found = parse_partition_name(name, zone)
-    if any(more):
-        raise UnknownNameError("a partition and a range of a topic are files: nothing lies below")
-    disk = reading_disk(place, {topic})
-    number = found.partition if isinstance(found, PartitionAddress) else None
-    wanted = chosen(partitions_of(disk), topic, number)
-    level, store = shown_level(place), open_for_reading(disk, wanted)
-    with Groups(place._replace(address=())) as groups:
-        return [_meaning(found, store.partition(*one), groups, level) for one in wanted]
+    found, logs = load_named(place, zone_of(place), lambda topic: reading_disk(place, {topic}))
+    level, is_range = shown_level(place), isinstance(found, TopicRange)
+    return [
+        _meaning(log, address, level, is_range=is_range)
+        for log, address in zip(logs, addresses_in(place, found, logs), strict=True)
+    ]
 
 
 def _meaning(
-    found: TopicRange | PartitionAddress, log: ReadableLog, groups: Groups, level: IsolationLevel
+    log: ReadableLog, address: PartitionAddress, level: IsolationLevel, *, is_range: bool
 ) -> Meaning:
-    if log.is_unreadable:
-        raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     number, now_ms = log.topic_partition.partition, system_clock().now_ms()
-    is_range = isinstance(found, TopicRange)
-    address = found.in_partition(number) if isinstance(found, TopicRange) else found
-    address = address.without_groups(partial(groups.position_in, log))
 
     def explained(point: Point) -> ExplainedPoint:
         offset = offset_of(log.snapshot, point, now_ms, level)
@@ -107,8 +83,7 @@ def _meaning(
         )
 
     stop = None if address.end is None else explained(address.end)
-    if address.view is Suffix.META:
-        grows = True
-    else:
-        grows = not is_range and resolve(log, address, now_ms, level).grows
+    grows = not is_range and (
+        address.view is Suffix.META or resolve(log, address, now_ms, level).grows
+    )
     return Meaning(number, address.view, explained(address.start or Earliest()), stop, grows)

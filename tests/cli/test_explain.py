@@ -1,12 +1,17 @@
 """``logfs explain``: the meaning of an address, and what is wrong with one."""
 
+import json
 import time
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
-from logfs.types import View
+from logfs.errors import LogfsError
+from logfs.library.addresses import find
+from logfs.library.places import locate
+from logfs.types import IsolationLevel, View
 from tests.cli.conftest import Call, Mounted, fill, run
 
 HOURS = [1_700_000_000_000 + hour * 3_600_000 for hour in range(4)]
@@ -26,7 +31,7 @@ def _utc() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("explain") / "data"
-    fill(data, {"orders/0": TEXT, "orders/1": TEXT[:30]}, view=View.JSONL)
+    fill(data, {"orders/0": TEXT, "orders/1": TEXT[: TEXT.index(b"\n") + 1]}, view=View.JSONL)
     return data
 
 
@@ -103,21 +108,57 @@ def test_the_wrong_part_of_a_name_is_marked(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("", "expected one of its partitions"),
+        ("order", "no topic order"),
         ("order/0", "no topic order"),
+        ("order@-1h", "no topic order"),
+        ("orders", "a directory; expected one of its partitions"),
         ("orders/7@-1h", "topic orders has no partition 7"),
-        ("orders", "expected a file of a topic"),
-        ("", "expected a file of a topic"),
-        ("orders/0/x", "are files: nothing lies below"),
-        ("orders@-1h/0", "are files: nothing lies below"),
+        ("orders/0/x", "nothing lies below orders/0"),
+        ("orders/0@-1h/x", "nothing lies below orders/0@-1h"),
+        ("orders@-1h/0", "nothing lies below orders@-1h"),
         ("orders/x", "no such name"),
+        ("orders/0@-1h.meta", ".meta goes without a selector"),
+        ("orders@-1h.meta", ".meta is a view of one partition"),
+        ("orders@byte=0", "a byte is a point of one partition"),
+        ("orders/0@-1y", "a duration ends in one of the units"),
+        (".segments", "a directory; expected one of the files"),
+        (".segments/orders-0", "a directory; expected one of the files"),
     ],
 )
-def test_a_name_of_no_file_is_refused_in_words(
+def test_a_name_is_refused_in_the_words_of_the_library(
     logfs: Call, data: Path, name: str, message: str
 ) -> None:
-    status, out, (error,) = logfs("explain", data / name)
+    status, out, errors = logfs("explain", data / name)
     assert (status, out) == (1, b"")
-    assert message in error
+    assert message in errors[-1]
+    with pytest.raises(LogfsError) as refused:
+        find(locate(str(data / name)), IsolationLevel.READ_UNCOMMITTED, UTC)
+    assert errors[-1] == f"logfs: {data / name}: {refused.value}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"orders/{n}.jsonl" for n in (0, "0@offset=1", "1@offset=-1", "0@offset=9")),
+        *(f"orders/0@{span}.jsonl" for span in ("offset=1..offset=3", "-1h", "earliest..latest")),
+        *(f"orders/0@{span}.jsonl" for span in ("2023-11-15", "group=none", "group=none..-1m")),
+        *(f"orders@{span}.jsonl" for span in ("offset=1", "offset=-1..latest", "2023-11-15")),
+        *(f"orders@{span}.jsonl" for span in ("group=none", "earliest..group=none")),
+    ],
+)
+def test_cat_prints_the_offsets_that_explain_says(logfs: Call, data: Path, name: str) -> None:
+    ends = {"0": 4, "1": 1}
+    printed = [json.loads(line)["offset"] for line in logfs("cat", data / name).out.splitlines()]
+    said: list[int] = []
+    partition, begin = "", 0
+    for row in explained(logfs("explain", data / name).out)[1]:
+        if row[1] == "FROM":
+            partition, begin = row[0], int(row[-2])
+            said += range(begin, ends[partition])
+        else:
+            said = [*said[: len(said) - (ends[partition] - begin)], *range(begin, int(row[-2]))]
+    assert sorted(printed) == sorted(said)
 
 
 @pytest.mark.fuse

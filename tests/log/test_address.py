@@ -239,7 +239,7 @@ ADDRESSES = st.builds(
     st.integers(min_value=0, max_value=2**31 - 1),
     POINTS,
     st.none() | POINTS,
-    st.sampled_from(Suffix),
+    st.sampled_from([suffix for suffix in Suffix if suffix is not Suffix.META]),
 ) | st.builds(PartitionAddress, st.integers(0, 3), view=st.sampled_from(Suffix))
 
 

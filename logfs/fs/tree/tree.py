@@ -292,8 +292,6 @@ class Tree:
         view = APPEND_VIEWS.get(address.view)
         partition.note_config()
         if address.has_selector:
-            if address.view is Suffix.META:
-                raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
             snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
             return self.lookup_cache.get(
                 partition.identity, name, snapshot, now_ms

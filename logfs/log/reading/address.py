@@ -289,6 +289,8 @@ def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
     if not selector.startswith("@"):
         raise _unknown(name)
     start, end = _parse_selector(selector[1:], time_zone)
+    if view is Suffix.META:
+        raise UnknownNameError(f"{name!r}: {view} goes without a selector")
     return PartitionAddress(int(number[0]), start, end, view)
 
 

@@ -126,7 +126,7 @@ def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) ->
     """
     snapshot = log.snapshot
     end = log.high_watermark
-    if address.start is None or address.end is not None or address.view not in VIEWS:
+    if address.start is None or address.end is not None:
         raise BadSelectorError("expected one @FROM, the first record to keep, as in orders/0@-7d")
     match start := point_alone(address.start):
         case Earliest():
