@@ -133,6 +133,24 @@ def test_a_base_offset_that_its_neighbours_prove_is_repaired(offset: int, how: s
     assert f"those around it prove that it is {offset}, so it was repaired" in note
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{1: -4, 7: 9}, {4: 1004, 10: 1010}, {2: 13, 4: 45}, {0: 52, 7: 9}, {4: 4 + (1 << 40), 8: 9}],
+)
+def test_all_base_offsets_that_are_proven_wrong_in_a_segment_are_repaired(
+    wrong: dict[int, int],
+) -> None:
+    bench = one_segment()
+    before = logs_of(bench.disk)
+    batches = split(before[log_name(0)])
+    for offset, damaged in wrong.items():
+        batches[offset] = damaged.to_bytes(8, "big", signed=True) + batches[offset][8:]
+    bench.put(log_name(0), b"".join(batches))
+    one, copy = salvage_one(bench.disk)
+    assert logs_of(copy) == before
+    assert (one.gone, one.records, len(one.notes)) == ([], len(LINES), len(wrong))
+
+
 def test_segments_that_are_missing_are_told() -> None:
     bench = segmented()
     logs = sorted(logs_of(bench.disk))

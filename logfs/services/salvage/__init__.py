@@ -11,10 +11,14 @@ stop, so the next start of logfs or of a broker checks all of it and makes the i
     segmentcopy   the .log of a segment that is written
     otherfiles    the files that hold no batches
     report        what was copied of a partition, and what is missing
+    part          a part of the .log of a segment
     partition     one partition
     directory     a data directory
 
 A recovery cuts a log at the first batch that it cannot use. A salvage continues with the next one.
 It finds that one by the length of the damaged batch. If that length is damaged too, or the disk
 cannot read it, it looks at every byte for a batch with the right checksum and a possible offset.
+
+A base offset that other batches prove wrong (``logfs.log.loading.offsetrepair``) would mislead the
+search. So a part of a segment in which there is one is copied again, with the right offset.
 """

@@ -5,13 +5,14 @@ one every ``index.interval.bytes``, to compare with every possible entry of an i
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.loading.offsetrepair import proven_offset
+from logfs.log.loading.offsetrepair import BatchHead, Run, proven_offset
 from logfs.log.segments.batches import BatchFeed, batch_after, is_batch_at, is_refused
 from logfs.log.segments.scan import SegmentScan, end_of_data, first_offset_at, must_stay, pass_over
 from logfs.records._indexing import IndexBuilder
@@ -112,11 +113,15 @@ class SegmentWalk:
     Attributes:
         hints: File positions where batches may begin, in order; those of the offset index.
         is_last: No segment follows.
+        proves_all: Look for every base offset that is proven wrong, after damage too. Otherwise for
+            the first one alone, which a recovery finds.
+        following: The base offset of the next segment, which may prove that of the last batch.
         bad: Bytes that were skipped.
         tail: Bytes at the end that are no whole batch; None if there are none.
         padding: Number of zeros at the end.
         far: Where batches begin that are too far from the base offset for an index: file position,
             next offset and largest timestamp there; None without. They are read, but not yielded.
+        wrong: The right base offset of each batch whose own is proven wrong, by file position.
         builder: The native scan, and the index entries it makes.
     """
 
@@ -124,18 +129,23 @@ class SegmentWalk:
     base_offset: int
     hints: Iterable[int]
     is_last: bool = True
+    proves_all: bool = False
+    following: Sequence[int] = ()
     size: int = 0
     bad: list[BadBytes] = field(default_factory=list)
     tail: BadBytes | None = None
     padding: int = 0
     far: tuple[int, int, int] | None = None
+    wrong: dict[int, int] = field(default_factory=dict)
     builder: IndexBuilder = field(init=False)
     _is_after_damage: bool = False
     _has_refused: bool = False
+    _run: Run = field(init=False)
 
     def __post_init__(self) -> None:
         self.builder = IndexBuilder(self.base_offset, _EVERY_BATCH, decompress)
         self.builder.stops_at_far = True
+        self._run = Run(0, self.base_offset)
         self.size = self.log.size()
 
     def chunks(self) -> Iterator[IndexedBatches]:
@@ -156,6 +166,8 @@ class SegmentWalk:
                 break
             if feed.problem is not None and not self._pass_over(feed.problem):
                 break
+        if self.following and builder.file_position == self.size:
+            self._proven()
 
     def _read(self, size: int, position: int) -> bytes:
         """Return bytes of the file; none if they cannot be read at all."""
@@ -196,22 +208,37 @@ class SegmentWalk:
     def _pass_refused(self, after: int, why: str) -> None:
         """Skip a batch with the right checksum, as a scan does."""
         builder, position = self.builder, self.builder.file_position
-        scan, wrong = SegmentScan(builder, self.size), None
-        if not self._has_refused:
-            wrong = proven_offset(self.log, self.base_offset, scan, ())
+        wrong = self._proven() if self.proves_all or not self._has_refused else None
         self._has_refused = True
-        if wrong is not None and wrong[0].position < position:
+        if wrong is not None and wrong.position < position:
             # The batch before it has too large an offset. The following ones are right.
-            self._move(position, base_offset_of(self._read(HEADER_BYTES, position)))
-            self.bad.append(BadBytes(wrong[0].position, 0, why, seen_from=position))
-            if self.far is not None and self.far[0] == wrong[0].position:
-                self.far = None
+            begin = base_offset_of(self._read(HEADER_BYTES, position))
+            self._move(position, begin)
+            self._run = Run(position, begin)
+            self.bad.append(BadBytes(wrong.position, 0, why, seen_from=position))
+            if self.far is not None and self.far[0] == wrong.position:
+                self.far, builder.stops_at_far = None, True
             return
         stays = must_stay(self.log, builder, is_last=self.is_last)
-        self._is_after_damage = pass_over(scan, self.log, ())
+        self._is_after_damage = pass_over(SegmentScan(builder, self.size), self.log, ())
+        self._run = Run(builder.file_position, builder.next_offset, is_after_damage=True)
+        if wrong is not None:
+            self._run = Run(after, self.wrong[position] + wrong.offsets)
         next_offset = first_offset_at(self.log, after)
         self.bad.append(BadBytes(position, after - position, why, next_offset, stays=stays))
 
+    def _proven(self) -> BatchHead | None:
+        """Note a base offset that is proven wrong here; return its batch, None without proof."""
+        scan = SegmentScan(self.builder, self.size)
+        run = self._run if self.proves_all else Run(0, self.base_offset)
+        with suppress(CorruptRecordError):  # bytes that cannot be read prove nothing
+            found = proven_offset(self.log, run, scan, self.following)
+            if found is not None:
+                self.wrong[found[0].position] = found[1]
+                return found[0]
+        return None
+
     def _move(self, position: int, next_offset: int) -> None:
         self._is_after_damage = True
+        self._run = Run(position, next_offset, is_after_damage=True)
         self.builder.pass_over(position - self.builder.file_position, next_offset, 0, 0, 0)
