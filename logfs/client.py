@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.control import frames, requests
@@ -54,6 +54,17 @@ _DEFAULT_SIZE = replace(_UNLIMITED, max_batch_bytes=TopicConfig().max_message_by
 """Batches that a topic with the default ``max.message.bytes`` appends without encoding again."""
 _NO_FIELDS: Mapping[str, object] = {}
 _NO_DAEMON = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
+
+
+class _Attached(NamedTuple):
+    """What a request has besides its fields; see ``Daemon.ask``."""
+
+    payload: Buffer = b""
+    descriptor: int | None = None
+    progress: Callable[[str], None] | None = None
+
+
+_NOTHING = _Attached()
 
 
 class Daemon(Closeable):
@@ -107,15 +118,13 @@ class Daemon(Closeable):
             ControlError: The daemon ended and no other one has followed it, or it speaks another
                 version.
         """
-        return self._exchange(request, fields, payload, descriptor, progress)[0]
+        return self._exchange(request, fields, _Attached(payload, descriptor, progress))[0]
 
     def _exchange(
         self,
         request: str,
         fields: Mapping[str, object] = _NO_FIELDS,
-        payload: Buffer = b"",
-        descriptor: int | None = None,
-        progress: Callable[[str], None] | None = None,
+        attached: _Attached = _NOTHING,
     ) -> tuple[Any, bytes]:
         """Send a request; return the answer and its payload.
 
@@ -129,7 +138,7 @@ class Daemon(Closeable):
         answer = None
         while answer is None:
             try:
-                answer, data = self._send(header, payload, descriptor, progress)
+                answer, data = self._send(header, attached)
             except ConnectionError as error:
                 if not self._reconnect_to_repeat():
                     raise ControlError(
@@ -141,12 +150,9 @@ class Daemon(Closeable):
         return answer.get("result"), data
 
     def _send(
-        self,
-        header: Mapping[str, object],
-        payload: Buffer,
-        descriptor: int | None,
-        progress: Callable[[str], None] | None,
+        self, header: Mapping[str, object], attached: _Attached = _NOTHING
     ) -> tuple[dict[str, Any], bytes]:
+        payload, descriptor, progress = attached
         size = memoryview(payload).nbytes
         head = frames.encode_header(header, size)
         if descriptor is not None:
@@ -165,7 +171,7 @@ class Daemon(Closeable):
         """Whether another daemon follows this one and continues with its requests."""
         while self._resumes is None:
             try:
-                answer, _ = self._send({"request": "resumes"}, b"", None, None)
+                answer, _ = self._send({"request": "resumes"})
             except ConnectionError:
                 # It has ended before it said so. One that nothing follows is not waited for long.
                 if self._reconnect(_UNSURE_TRIES):
@@ -204,7 +210,7 @@ class Daemon(Closeable):
         """
         before = self.status()["pid"]
         with contextlib.suppress(ConnectionError):
-            answer, _ = self._send({"request": "reload"}, b"", None, None)
+            answer, _ = self._send({"request": "reload"})
             if "error" in answer:
                 raise frames.decode_error(answer["error"])
         for _ in range(_NEXT_DAEMON_TRIES):
@@ -383,36 +389,27 @@ class Daemon(Closeable):
         payload = b"".join(batch.data for batch in encoded.batches)
         return Appended(**self.ask("append", fields, payload=payload))
 
-    def append_lines(
-        self,
-        target: LineTarget,
-        lines: Buffer,
-        *,
-        unkeyed: int = 0,
-        is_durable: bool = False,
-    ) -> Lines:
+    def append_lines(self, target: LineTarget, lines: Buffer, *, is_durable: bool = False) -> Lines:
         """Append whole lines.
 
         Args:
             target: The partition for the records.
             lines: At most ``frames.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. Other
                 writers wait meanwhile, so a few megabytes at a time are best.
-            unkeyed: See ``logfs.log.lines.append``.
             is_durable: Return when the lines are durable.
 
         Raises:
             LogfsError, OSError: Nothing was appended.
         """
-        fields = {**requests.line_fields(target, unkeyed), "is_durable": is_durable}
+        fields = {**requests.line_fields(target), "is_durable": is_durable}
         return requests.decode_lines(self.ask("lines", fields, payload=lines))
 
-    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
+    def append_file(self, target: LineTarget, file: tuple[int, int]) -> Lines:
         """Let the daemon read some lines of a regular file and append them.
 
         Args:
             target: The partition for the lines.
             file: Its descriptor, and the position of the first line.
-            unkeyed: See ``logfs.log.lines.append``.
 
         Returns:
             See ``logfs.log.lines.pipelined.append_file``.
@@ -421,7 +418,7 @@ class Daemon(Closeable):
             LogfsError, OSError: Nothing was appended.
         """
         descriptor, position = file
-        fields = {**requests.line_fields(target, unkeyed), "position": position}
+        fields = {**requests.line_fields(target), "position": position}
         return requests.decode_lines(self.ask("file", fields, descriptor=descriptor))
 
     def publish(

@@ -123,7 +123,7 @@ def test_optional_fields_may_be_null_or_missing() -> None:
 
 def test_the_form_of_lines_decodes_to_what_was_encoded() -> None:
     form = LineForm(View.TSV, b"\t", ((b"host", b"web1"), (b"empty", None)))
-    fields = line_fields(LineTarget("orders", None, form), 7)
+    fields = line_fields(LineTarget("orders", None, form, 7))
     request = parse_request({"request": "lines", "is_durable": False, **fields}, b"", ignore)
     assert line_form(request) == form
     assert (request["topic"], request["partition"], request["unkeyed"]) == ("orders", None, 7)

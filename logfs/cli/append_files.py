@@ -40,12 +40,12 @@ class LineAppender:
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
         """Append whole lines; see ``logfs.log.lines.append``."""
-        return self._writer.append_lines(self._target, lines, unkeyed=unkeyed)
+        return self._writer.append_lines(self._target._replace(unkeyed=unkeyed), lines)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
         """Append some lines of a regular file; see ``logfs.log.lines.pipelined``."""
-        file = (descriptor, position)
-        return self._writer.append_file(self._target, file, unkeyed=unkeyed)
+        target = self._target._replace(unkeyed=unkeyed)
+        return self._writer.append_file(target, (descriptor, position))
 
     def flush(self) -> None:
         """Make all earlier appends durable."""

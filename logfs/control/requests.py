@@ -125,9 +125,9 @@ def _identity(client: object, number: object) -> tuple[int, int] | None:
     return client & _MASK_64, number & _MASK_64
 
 
-def line_fields(target: LineTarget, unkeyed: int) -> dict[str, object]:
+def line_fields(target: LineTarget) -> dict[str, object]:
     """Return the fields of a request that appends lines; ``line_form`` is the inverse."""
-    topic, partition, form = target
+    topic, partition, form, unkeyed = target
     headers = [[name.hex(), None if value is None else value.hex()] for name, value in form.headers]
     return {
         "topic": topic,

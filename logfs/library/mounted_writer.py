@@ -98,16 +98,9 @@ class MountedWriter:
             self.flush(topic_partition)
         return _find(source, topic_partition, before, records)
 
-    def append_lines(
-        self,
-        target: LineTarget,
-        lines: Buffer,
-        *,
-        unkeyed: int = 0,
-        is_durable: bool = False,
-    ) -> Lines:
+    def append_lines(self, target: LineTarget, lines: Buffer, *, is_durable: bool = False) -> Lines:
         """See ``Writer``."""
-        topic, partition, form = target
+        topic, partition, form, unkeyed = target
         count, _ = self._facts(topic)
         tried = self._encoded(topic, lines, form)
         stop = tried.ends[-1] if tried.ends else 0
@@ -134,7 +127,7 @@ class MountedWriter:
                 self.flush(TopicPartition(topic, number))
         return Lines(rows, stop, tried.refusal)
 
-    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
+    def append_file(self, target: LineTarget, file: tuple[int, int]) -> Lines:
         """See ``Writer``; never called, since this process reads the lines."""
         raise NotImplementedError
 

@@ -64,18 +64,11 @@ class StoreWriter:
         self._finish(log, is_durable=is_durable)
         return done
 
-    def append_lines(
-        self,
-        target: LineTarget,
-        lines: Buffer,
-        *,
-        unkeyed: int = 0,
-        is_durable: bool = False,
-    ) -> Lines:
+    def append_lines(self, target: LineTarget, lines: Buffer, *, is_durable: bool = False) -> Lines:
         """See ``Writer``."""
         logs, now_ms = self._logs(target), self._now_ms()
         if target.partition is None:
-            done = append_by_key(logs, lines, target.form, unkeyed, now_ms)
+            done = append_by_key(logs, lines, target.form, target.unkeyed, now_ms)
         else:
             done = append_lines(logs[0], lines, target.form, now_ms)
         self._keep_up(logs, done.accepted)
@@ -83,11 +76,11 @@ class StoreWriter:
             _flush(logs)
         return done
 
-    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
+    def append_file(self, target: LineTarget, file: tuple[int, int]) -> Lines:
         """See ``Writer``."""
         logs, now_ms = self._logs(target), self._now_ms()
         if target.partition is None:
-            done = append_file_by_key(logs, *file, target.form, unkeyed, now_ms)
+            done = append_file_by_key(logs, *file, target.form, target.unkeyed, now_ms)
         else:
             done = append_file(logs[0], *file, target.form, now_ms)
         self._keep_up(logs, done.accepted)

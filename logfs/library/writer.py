@@ -121,14 +121,7 @@ class Writer:
             )
         return done
 
-    def append_lines(
-        self,
-        target: LineTarget,
-        lines: Buffer,
-        *,
-        unkeyed: int = 0,
-        is_durable: bool = False,
-    ) -> Lines:
+    def append_lines(self, target: LineTarget, lines: Buffer, *, is_durable: bool = False) -> Lines:
         """Append whole lines.
 
         Args:
@@ -138,21 +131,21 @@ class Writer:
             LogfsError, OSError: See ``logfs.log.lines.append``.
         """
         with self._appending(target) as writes:
-            return writes.append_lines(target, lines, unkeyed=unkeyed, is_durable=is_durable)
+            return writes.append_lines(target, lines, is_durable=is_durable)
 
     def can_read(self, descriptor: int) -> bool:
         """Return whether ``append_file`` can read a regular file."""
         with self.connected() as way:
             return way.can_read(descriptor)
 
-    def append_file(self, target: LineTarget, file: tuple[int, int], *, unkeyed: int = 0) -> Lines:
+    def append_file(self, target: LineTarget, file: tuple[int, int]) -> Lines:
         """Append some lines of a regular file, given by its descriptor, from a position on.
 
         Raises:
             LogfsError, OSError: See ``logfs.log.lines.pipelined``.
         """
         with self._appending(target) as writes:
-            return writes.append_file(target, file, unkeyed=unkeyed)
+            return writes.append_file(target, file)
 
     def end_transaction(
         self, topic_partition: TopicPartition, producer_id: int, epoch: int, *, commit: bool

@@ -50,8 +50,8 @@ async def append(
 ) -> Lines:
     def ask() -> Lines:
         with served.daemon() as daemon:
-            target = LineTarget(*place, form)
-            return daemon.append_lines(target, data, unkeyed=unkeyed, is_durable=is_durable)
+            target = LineTarget(*place, form, unkeyed)
+            return daemon.append_lines(target, data, is_durable=is_durable)
 
     return await run(ask)
 
@@ -163,7 +163,7 @@ async def append_file(
             while not found or (found[-1].accepted and found[-1].refusal is None):
                 assert len(found) < 10
                 source = (file.fileno(), sum(done.accepted for done in found))
-                found.append(daemon.append_file(LineTarget(*place, form), source, unkeyed=unkeyed))
+                found.append(daemon.append_file(LineTarget(*place, form, unkeyed), source))
         return found
 
     return await run(ask)

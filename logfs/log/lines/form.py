@@ -30,11 +30,17 @@ class LineForm(NamedTuple):
 
 
 class LineTarget(NamedTuple):
-    """The target of lines, and their form; without a partition the key of each line decides."""
+    """The target of lines, and their form.
+
+    Attributes:
+        partition: The partition; None: the key of each line decides.
+        unkeyed: Lines without a key go to one partition as long as this number stays the same.
+    """
 
     topic: str
     partition: int | None
     form: LineForm = LineForm()
+    unkeyed: int = 0
 
 
 class AppendedLines(NamedTuple):

@@ -87,8 +87,8 @@ def _file(data: bytes) -> int:
 
 
 RECORDS = [Record(0, START_MS, None, value) for value in VALUES]
-ONE = line_fields(LineTarget("orders", 0, FORM), 0)
-BY_KEY = line_fields(LineTarget("orders", None, FORM), 0)
+ONE = line_fields(LineTarget("orders", 0, FORM))
+BY_KEY = line_fields(LineTarget("orders", None, FORM))
 SAFE: dict[str, object] = {"is_durable": False}
 PLACE: dict[str, object] = {"topic": "orders", "partition": 0}
 APPENDS: dict[str, Callable[[], Request]] = {
