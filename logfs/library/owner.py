@@ -241,6 +241,7 @@ def _empty(disk: "RootedDisk") -> None:
         try:
             for name in set(disk.contents("").files) - {names.LOCK_FILE}:
                 disk.remove(name)
+            disk.remove(names.LOCK_FILE)  # those that wait for it notice
         finally:
             lock.close()
 

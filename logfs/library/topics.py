@@ -9,7 +9,7 @@ works on the directory itself if no daemon serves it.
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +17,6 @@ from logfs import config as configuration
 from logfs.config import TOPIC_KEYS, TopicConfig
 from logfs.errors import (
     InvalidConfigError,
-    LockedError,
     NoSuchTopicError,
     ReadOnlyError,
     TopicExistsError,
@@ -25,7 +24,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.directory import open_for_reading, partitions_of
-from logfs.library.owner import daemon_of, opened_store, owned
+from logfs.library.owner import daemon_of
 from logfs.library.places import Place, served_at
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
@@ -37,7 +36,7 @@ from logfs.services.administration import TopicFacts, check_changes, check_growt
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logfs.log.store import LogStore, Progress
+    from logfs.log.store import LogStore
 
 T = TypeVar("T")
 
@@ -109,21 +108,16 @@ class Topics(Protocol):
 class StoredTopics:
     """See ``Topics``. A data directory that no daemon serves.
 
-    Reading takes no lock and writes nothing. A change takes the lock and recovers the store first
-    if necessary, unless the caller has opened the store already.
+    Reading takes no lock and writes nothing.
 
     Args:
         data: The data directory.
-        store: The open store; None: each change opens it.
-        progress: Called while loading a store takes long.
+        store: The open store; None: nothing can be changed.
     """
 
-    def __init__(
-        self, data: str, store: "LogStore | None" = None, progress: "Progress | None" = None
-    ) -> None:
+    def __init__(self, data: str, store: "LogStore | None" = None) -> None:
         self._data = data
         self._store = store
-        self._progress = progress
         self._now_ms = system_clock().now_ms
 
     def topic_sizes(self) -> dict[str, int]:
@@ -146,34 +140,28 @@ class StoredTopics:
         self, topic: str, partitions: int | None, config: Mapping[str, str]
     ) -> list[str]:
         """See ``Topics``."""
-        TopicConfig.from_properties(config)  # an error must not leave a lock file
-        with self._opened() as store:
-            return administration.create_topic(store, topic, partitions, config, self._now_ms())
+        return administration.create_topic(self._owned(), topic, partitions, config, self._now_ms())
 
     def alter_topic(
         self, topic: str, changes: Mapping[str, str | None], partitions: int | None
     ) -> list[str]:
         """See ``Topics``."""
-        with self._opened() as store:
-            return administration.alter_topic(store, topic, changes, partitions, self._now_ms())
+        return administration.alter_topic(self._owned(), topic, changes, partitions, self._now_ms())
 
     def delete_topic(self, topic: str, *, at_once: bool = False) -> None:
         """See ``Topics``."""
-        with self._opened() as store:
-            store.delete_topic(topic, self._now_ms(), at_once=at_once)
+        self._owned().delete_topic(topic, self._now_ms(), at_once=at_once)
 
     def undelete_topic(self, topic: str) -> None:
         """See ``Topics``."""
-        with self._opened() as store:
-            store.undelete_topic(topic, self._now_ms())
+        self._owned().undelete_topic(topic, self._now_ms())
 
     def _partitions(self) -> dict[str, list[int]]:
         return partitions_of(disk_of(self._data))
 
-    def _opened(self) -> "AbstractContextManager[LogStore]":
-        if self._store is not None:
-            return nullcontext(self._store)
-        return opened_store(self._data, self._progress)
+    def _owned(self) -> "LogStore":
+        assert self._store is not None
+        return self._store
 
 
 class MountedTopics:
@@ -306,42 +294,19 @@ class MountedTopics:
 
 
 def read_topics(place: Place, act: Callable[[Topics], T]) -> T:
-    """Read facts about topics from the daemon, from its mount, or from the files."""
-    found = _served_topics(place, act)
-    return act(StoredTopics(place.root)) if found is None else found[0]
+    """Read facts about topics from the daemon, from its mount, or from the files.
 
-
-def change_topics(
-    place: Place, act: Callable[[Topics], T], progress: "Progress | None" = None
-) -> T:
-    """Change topics through the daemon, or in the directory under its lock.
-
-    Raises:
-        LockedError: Another process owns the directory.
-        LogfsError, OSError: See ``Topics``.
+    ``Writer.change_topics`` changes topics.
     """
-    found = _served_topics(place, act)
-    if found is None:
-        try:
-            return act(StoredTopics(place.root, progress=progress))
-        except LockedError as error:
-            found = _served_topics(place, act)  # a daemon may have started meanwhile
-            if found is None:
-                raise owned(place.root, error) from error
-    return found[0]
-
-
-def _served_topics(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
-    """Act through a daemon's socket, or its mount if the socket is another user's."""
     try:
         daemon = daemon_of(place)
     except PermissionError:
         daemon = None
     if daemon is not None:
         with daemon:
-            return (act(daemon),)
+            return act(daemon)
     point = place.root if place.is_mount else served_at(place.root)
-    return None if point is None else (act(MountedTopics(point)),)
+    return act(StoredTopics(place.root) if point is None else MountedTopics(point))
 
 
 @contextmanager

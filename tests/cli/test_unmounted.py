@@ -36,5 +36,5 @@ def test_a_refused_topic_leaves_an_empty_directory_empty(tmp_path: Path, logfs: 
     for setting in ("remote.storage.enable=true", "retention.ms=soon"):
         outcome = logfs("topic", "create", tmp_path / "data" / "orders", "--config", setting)
         assert outcome.status
-        assert [path.name for path in (tmp_path / "data").iterdir()] in ([], [".lock"])
+        assert not list((tmp_path / "data").iterdir())
     assert logfs("topic", "create", tmp_path / "data" / "orders").status == 0

@@ -282,9 +282,10 @@ def _read(place: Place, act: "Callable[[Topics], T]") -> T:
 
 
 def _change(place: Place, act: "Callable[[Topics], T]") -> T:
-    from logfs.library.topics import change_topics
+    from logfs.library.writer import Writer
 
-    return change_topics(place, act, failures.progress())
+    with Writer(place, failures.progress(), is_durable=True) as writer:
+        return writer.change_topics(act)
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:
