@@ -2,6 +2,10 @@
 
 The modes of the mount allow to append lines and records, and to make them durable. Producers and
 transactions need the control socket.
+
+The socket is in the data directory, which other users cannot enter if it is set up as the guide
+for operators says. The mount is wherever a program sees it, in its own network namespace too. The
+kernel checks the path to it, modes, groups and capabilities; a socket shows only a part of these.
 """
 
 import errno
