@@ -119,6 +119,7 @@ SERVICES_FLOORS = (
 )
 
 FS_FLOORS = (
+    {"threads"},
     {"options", "kernel"},
     {"partitions"},
     {"tree"},
@@ -272,6 +273,26 @@ def test_a_layer_uses_only_what_is_below_it_or_its_own(path: Path) -> None:
 def test_below_fs_nothing_is_async_and_only_disk_opens_files(path: Path) -> None:
     if layer_of(module_of(path)) not in SHELL:
         assert not blocking_mistakes(path.read_text())
+
+
+def thread_starts(text: str) -> list[str]:
+    """Return the uses of trio's and asyncio's threads in a source."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(text))
+        if (isinstance(node, ast.Attribute) and node.attr == "to_thread")
+        or (isinstance(node, ast.alias) and "to_thread" in node.name)
+        or (isinstance(node, ast.ImportFrom) and "to_thread" in (node.module or ""))
+    ]
+
+
+def test_calls_of_the_event_loop_of_fs_come_to_threads_through_one_module() -> None:
+    used = {
+        path_id(path)
+        for path in SOURCES
+        if path.suffix == ".py" and thread_starts(path.read_text())
+    }
+    assert {path for path in used if path.startswith("logfs/fs/")} == {"logfs/fs/threads.py"}
 
 
 def test_no_modules_import_each_other() -> None:

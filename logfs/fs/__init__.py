@@ -3,6 +3,7 @@
 The packages, lowest first. Each imports only from those above it in this table, which
 ``tests/test_layering.py`` checks:
 
+    threads       where calls run that the event loop must not make
     options       the text after ``-o``
     kernel        what lies between the kernel and Python: the C library beside libfuse, errnos,
                   permissions, signals, passthrough, what the kernel has cached

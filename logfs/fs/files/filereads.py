@@ -18,6 +18,7 @@ from logfs.fs.files.handles import FileHandle, FileReader, check_whole, read_blo
 from logfs.fs.kernel.errnos import RefusedError
 from logfs.fs.partitions.executor import READ_THREADS
 from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nodes import FollowNode, MergedNode
 from logfs.fs.upkeep.tasks import BackgroundTasks
 from logfs.machine.host import Clock
@@ -84,7 +85,7 @@ class FileReads:
         if not log.is_followed:
             return False
         truncations = log.snapshot.truncations
-        await trio.to_thread.run_sync(log.refresh, self._now_ms())
+        await run_in_thread(log.refresh, self._now_ms())
         return log.snapshot.truncations != truncations or log.is_settling
 
     async def _read(self, file: FileHandle, offset: int, size: int) -> memoryview:

@@ -17,6 +17,7 @@ import pyfuse3
 import trio
 
 from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.threads import run_in_thread
 
 _INVALIDATE_INODE = 2
 _INVALIDATE_ENTRY = 3
@@ -39,7 +40,7 @@ class KernelCache:
         """Make the kernel look a name up again at its next use."""
         encoded = name.encode()
         if self._hooks is None:
-            await trio.to_thread.run_sync(_drop_name, parent, encoded, abandon_on_cancel=True)
+            await run_in_thread(_drop_name, parent, encoded, abandon_on_cancel=True)
             return
         body = _ENTRY.pack(parent, len(encoded), 0) + encoded + b"\0"
         await _sent_apart(self._hooks, _message(_INVALIDATE_ENTRY, body))
@@ -47,7 +48,7 @@ class KernelCache:
     async def drop_bytes(self, inodes: Iterable[int]) -> None:
         """Make the kernel ask for bytes and attributes of inodes again at their next use."""
         if self._hooks is None:
-            await trio.to_thread.run_sync(_drop_bytes, list(inodes), abandon_on_cancel=True)
+            await run_in_thread(_drop_bytes, list(inodes), abandon_on_cancel=True)
             return
         bodies = [_INODE.pack(inode, 0, 0) for inode in inodes]
         await _sent_apart(self._hooks, *(_message(_INVALIDATE_INODE, body) for body in bodies))
@@ -55,7 +56,7 @@ class KernelCache:
     async def drop_attributes(self, inodes: Iterable[int]) -> None:
         """Make the kernel ask for modes, owners and sizes of inodes again at their next use."""
         if self._hooks is None:
-            await trio.to_thread.run_sync(_drop_attributes, list(inodes), abandon_on_cancel=True)
+            await run_in_thread(_drop_attributes, list(inodes), abandon_on_cancel=True)
             return
         for inode in inodes:
             self._hooks.knows_node(inode)  # it never waits

@@ -54,6 +54,7 @@ from logfs.fs.operations.refused import RefusedOperations
 from logfs.fs.operations.topics import Creator, TopicChangeQueue, TopicChanges, owner_key
 from logfs.fs.options import MountOptions
 from logfs.fs.partitions.quotas import Quotas
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.indexwait import IndexWait
 from logfs.fs.tree.inodes import InodeTable
@@ -275,7 +276,7 @@ class Operations(RefusedOperations):
     @request_handler
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
         """Describe the file system of the data directory."""
-        return make_statvfs(await trio.to_thread.run_sync(self._store.disk.free))
+        return make_statvfs(await run_in_thread(self._store.disk.free))
 
     # Directories
 

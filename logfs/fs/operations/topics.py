@@ -13,6 +13,7 @@ from logfs.fs.handover.notes import Note
 from logfs.fs.kernel.permissions import MountOwnership
 from logfs.fs.options import MountOptions
 from logfs.fs.partitions.quotas import Quotas
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nativenames import NativeNames
 from logfs.fs.tree.nodes import Node, PlainNode, TopicNode
 from logfs.fs.tree.rules import refusal
@@ -59,7 +60,7 @@ class TopicChangeQueue:
         """Run a change of a topic when its turn comes."""
         async with self._locks.setdefault(topic, trio.Lock()):
             with self.names.changing():
-                return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+                return await run_in_thread(call, *args, limiter=_UNLIMITED)
 
     async def undelete_topic(self, topic: str) -> None:
         """Restore a deleted topic.

@@ -1,6 +1,5 @@
 """The partitions of the mount: where their calls run, and what users may take of them.
 
-    diskcalls    calls that may wait for a disk: in a thread, never on the event loop
     executor     the calls of one partition, in order
     partition    a partition: its log, its executor, its open files
     quotas       limits of users

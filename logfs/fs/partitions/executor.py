@@ -2,9 +2,9 @@
 
 **No call to the disk, and no wait for the lock of a partition, holds the loop.** A disk that hangs
 under one topic would stop all others, and that it hangs is known only afterwards. So the loop gives
-each call to a thread. As long as the disk is quick, the loop waits for it, at most a moment
-(``diskcalls``). That takes half as long as a thread of trio, in which other calls run. These run on
-the loop itself: what reads memory, what takes the lock only if it is free
+each call to a thread. As long as the disk is quick, the loop waits for it, at most a moment: see
+``threads``. That takes half as long as a thread of trio, in which other calls run. These run on the
+loop itself: what reads memory, what takes the lock only if it is free
 (``PartitionLock.take_now``), and reads that end where they would have to wait for the disk
 (``filereads``). The native thread has the same rule, see ``native/serving.h``.
 
@@ -33,7 +33,7 @@ from typing import TypeVar, TypeVarTuple
 import trio
 
 from logfs.disk.waiting import WouldWaitError, waiting_forbidden
-from logfs.fs.partitions.diskcalls import QUICK_S, DiskCall, begin_call
+from logfs.fs.threads import QUICK_S, DiskCall, begin_call, run_in_thread
 from logfs.log.writing._end import PartitionLock
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class PartitionExecutor:
             return await self.query_locally(call, *args)
         except WouldWaitError:
             pass  # a slow store does not make the partition slow for appends
-        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+        return await run_in_thread(call, *args, limiter=self._reader_limit())
 
     async def query_locally(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a query that waits neither for an object store nor for reads that wait for one.
@@ -235,14 +235,14 @@ class PartitionExecutor:
             with suppress(WouldWaitError):
                 return await self._run_in_thread(self._local_limit(), _without_waiting, call, *args)
         if not self._quick_calls_missing:
-            return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+            return await run_in_thread(call, *args, limiter=self._reader_limit())
         return await self._run_in_thread(self._reader_limit(), call, *args)
 
     async def sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run an fsync or maintenance in a thread, at the same time as reads and appends."""
         self._threads += 1
         try:
-            return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+            return await run_in_thread(call, *args, limiter=_UNLIMITED)
         finally:
             self._threads -= 1
 
@@ -271,7 +271,7 @@ class PartitionExecutor:
         self._threads += 1
         try:
             async with self._queue:
-                return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+                return await run_in_thread(call, *args, limiter=_UNLIMITED)
         finally:
             self._threads -= 1
             self._note_change()
@@ -306,7 +306,7 @@ class PartitionExecutor:
     async def _run_in_thread(
         self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts
     ) -> T:
-        is_slow, result = await trio.to_thread.run_sync(self._watched, call, *args, limiter=limiter)
+        is_slow, result = await run_in_thread(self._watched, call, *args, limiter=limiter)
         # A wait for the object store says nothing about the disk.
         if is_slow and limiter is self._readers and self.has_store:
             return result

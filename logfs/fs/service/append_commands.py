@@ -8,14 +8,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
-import trio
-
 from logfs.control.requests import Request, encode_lines, line_form
 from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.handover.control import ControlNote, ControlNotes
 from logfs.fs.operations.served import Operations
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.service.query_commands import find_partition
+from logfs.fs.threads import run_in_thread
 from logfs.log.lines.append import append_by_key, append_lines
 from logfs.log.lines.form import Lines
 from logfs.log.lines.pipelined import append_file, append_file_by_key
@@ -77,7 +76,7 @@ class AppendCommands:
         """Append lines of a file in the same way, in pieces; others may append between."""
         form, now_ms, note = line_form(request), self._clock.now_ms(), self._notes.note(request)
         # In a thread: fstat of a file in this mount waits for the event loop.
-        file = await trio.to_thread.run_sync(request.file), request["position"]
+        file = await run_in_thread(request.file), request["position"]
         partitions, logs = await self._line_logs(request, note)
         call = partial(append_file, logs[0], *file, form, now_ms, note)
         if request["partition"] is None:
@@ -91,7 +90,7 @@ class AppendCommands:
         """Append the staged files of a job."""
         query, batch = request["query"], request["batch"]
         staged, now_ms = decode_staged(request.payload), self._clock.now_ms()
-        found = await trio.to_thread.run_sync(concerned, self._store.writable, query, staged)
+        found = await run_in_thread(concerned, self._store.writable, query, staged)
         partitions = []
         for topic_partition in found:
             with suppress(NoSuchTopicError, NoSuchPartitionError):  # ``publish`` raises it again
@@ -110,7 +109,7 @@ class AppendCommands:
 
     async def forget(self, request: Request) -> object:
         """Remove the ledger of a query."""
-        await trio.to_thread.run_sync(forget, self._store.writable, request["query"])
+        await run_in_thread(forget, self._store.writable, request["query"])
         return None
 
     async def end(self, request: Request) -> object:
@@ -214,7 +213,7 @@ async def _beside(partitions: Sequence[MountedPartition], call: Callable[[], T])
     with ExitStack() as stack:
         for partition in partitions:
             stack.enter_context(partition.executor.kept_off_loop())
-        return await trio.to_thread.run_sync(call)
+        return await run_in_thread(call)
 
 
 @contextmanager

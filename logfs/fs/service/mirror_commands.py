@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-import trio
-
 from logfs.control.requests import Request
 from logfs.errors import ControlError
 from logfs.fs.handover.control import ControlNotes
 from logfs.fs.operations.served import Operations
 from logfs.fs.service.query_commands import find_partition
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nodes import TopicNode
 from logfs.log.mirrorfile import source_of
 from logfs.log.partition import PartitionLog
@@ -65,7 +64,7 @@ class MirrorCommands:
 
     async def mirrors(self, _request: Request) -> object:
         """Return every mirror and its source."""
-        found = await trio.to_thread.run_sync(mirrors.sources, self._store.writable)
+        found = await run_in_thread(mirrors.sources, self._store.writable)
         return {topic: source._asdict() for topic, source in found.items()}
 
     async def replica(self, request: Request) -> object:

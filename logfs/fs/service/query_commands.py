@@ -9,6 +9,7 @@ from logfs.errors import ControlError, LogOfflineError
 from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.fs.operations.served import Operations
 from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.threads import run_in_thread
 from logfs.machine.host import Clock, utc_offset_s
 from logfs.services import administration
 from logfs.services.backup.point import take_point
@@ -62,11 +63,11 @@ class QueryCommands:
 
     async def metrics(self, _request: Request) -> object:
         """Return the metrics that do not belong to single topics."""
-        return await trio.to_thread.run_sync(self.facts.summary, limiter=_LIMIT)
+        return await run_in_thread(self.facts.summary, limiter=_LIMIT)
 
     async def prometheus(self, _request: Request) -> object:
         """Return all metrics as Prometheus text."""
-        return await trio.to_thread.run_sync(self._render, limiter=_LIMIT)
+        return await run_in_thread(self._render, limiter=_LIMIT)
 
     def _render(self) -> bytes:
         from logfs.fs.metrics.exposition import Exposition  # loads prometheus_client
@@ -90,7 +91,7 @@ class QueryCommands:
 
     async def overview(self, request: Request) -> object:
         """Return what ``logfs status`` shows of a topic and of some of its partitions."""
-        found = await trio.to_thread.run_sync(
+        found = await run_in_thread(
             topic_overview,
             self._store,
             request["topic"],

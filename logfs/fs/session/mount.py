@@ -45,6 +45,7 @@ from logfs.fs.service.server import ControlServer, forget_socket, listen
 from logfs.fs.session.connection import HANDED_OVER, Session
 from logfs.fs.session.supervision import Supervisor
 from logfs.fs.session.unmounting import CLOSING_TIMEOUT_S, find_closing
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Cache, open_cache
@@ -512,7 +513,7 @@ async def _announce(
 ) -> None:
     point = session.point
     await operations.is_initialized.wait()
-    await trio.to_thread.run_sync(_raise_limits, point, abandon_on_cancel=True)
+    await run_in_thread(_raise_limits, point, abandon_on_cancel=True)
     if session.needs_a_request:
         await trio.run_process(["stat", "--file-system", point], capture_stdout=True, check=False)
     _try_passthrough(operations.passthrough, store.disk)
@@ -576,7 +577,7 @@ async def _keep_daemon_noted(store: AnyStore, point: str) -> None:
     """Write the note again until it exists."""
     while not (store.read_only or _is_noted(store)):
         await trio.sleep(_NOTE_AGAIN_S)
-        await trio.to_thread.run_sync(_note_daemon, store, point)
+        await run_in_thread(_note_daemon, store, point)
 
 
 def _is_noted(store: AnyStore) -> bool:

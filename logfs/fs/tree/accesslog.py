@@ -29,6 +29,7 @@ from pathlib import Path
 import trio
 
 from logfs.control.requests import CHANGING
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nodes import FileNode, MetaNode, Node, PlainNode, TopicNode
 from logfs.fs.tree.rawnodes import RawNode
 from logfs.log.reading.address import SEGMENTS_NAME
@@ -136,7 +137,7 @@ class AccessLog:
         while True:
             await trio.sleep(FLUSH_S)
             if self._lines or self._dropped:
-                await trio.to_thread.run_sync(self._write, self._take())
+                await run_in_thread(self._write, self._take())
 
     def close(self) -> None:
         """Write what is left."""

@@ -22,6 +22,7 @@ import trio
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LockedError, LogfsError
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.tree import Tree
 from logfs.log import names
 from logfs.log.reading.readable import ReadableLog
@@ -74,7 +75,7 @@ class Follower:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await trio.to_thread.run_sync(self._look)
+            await run_in_thread(self._look)
             self._tree.forget_deleted()
             self._note_directory_look()
             await trio.sleep(0 if self._is_busy else LOOK_S)

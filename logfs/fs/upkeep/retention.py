@@ -23,6 +23,7 @@ from logfs.errors import (
     moment_of,
 )
 from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.tree import Tree
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
@@ -89,7 +90,7 @@ class Retention:
     async def _meet_limits(self) -> list[tuple[TopicPartition, Deletion]]:
         store = self._store.writable
         try:
-            limit = await trio.to_thread.run_sync(usage, store, store.deleted_bytes)
+            limit = await run_in_thread(usage, store, store.deleted_bytes)
             if limit is None:
                 return []
             for partition in self._all_partitions():
@@ -106,7 +107,7 @@ class Retention:
         return []
 
     async def _delete_down_to(self, limit: Usage) -> list[tuple[TopicPartition, Deletion]]:
-        found = await trio.to_thread.run_sync(segments_of, self._store.writable)
+        found = await run_in_thread(segments_of, self._store.writable)
         shares = plan_deletion([facts for _, facts in found], limit.excess)
         done = []
         for (log, _), share in zip(found, shares, strict=True):
@@ -135,7 +136,7 @@ class Retention:
     async def _make_room(self) -> None:
         """Remove the files of deleted segments at once if the disk lacks the room to wait."""
         try:
-            if not await trio.to_thread.run_sync(lacks_room, self._store.writable):
+            if not await run_in_thread(lacks_room, self._store.writable):
                 return
         except OSError as error:
             logger.warning("retention of the directory: %s; it is tried again", error)
@@ -156,7 +157,7 @@ class Retention:
         """Look once at every partition; returns what was deleted."""
         done = []
         for topic in self._store.topics():
-            is_ours = await trio.to_thread.run_sync(self._is_ours, topic)
+            is_ours = await run_in_thread(self._is_ours, topic)
             if not is_ours:
                 self._warn_once(("config", topic, is_ours), _KEPT[is_ours].format(topic))
                 continue

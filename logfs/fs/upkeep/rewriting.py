@@ -16,6 +16,7 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
+from logfs.fs.threads import run_in_thread
 from logfs.machine.host import Clock
 from logfs.services.compaction.cleaner import LogCleaner
 from logfs.services.compaction.rewriter import LogRewriter
@@ -101,7 +102,7 @@ class Rewriting:
 
     async def _rewrite_next(self, rewriter: LogRewriter[Part], number: int) -> bool:
         now_ms = self._clock.now_ms()
-        chosen = await trio.to_thread.run_sync(rewriter.choose, now_ms)
+        chosen = await run_in_thread(rewriter.choose, now_ms)
         if chosen is None:
             return False
         try:

@@ -27,6 +27,7 @@ import trio
 from logfs.errors import LogfsError
 from logfs.fs.partitions.executor import PartitionExecutor
 from logfs.fs.partitions.partition import MountedPartition
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Follower
 from logfs.fs.upkeep.retention import Retention
@@ -128,9 +129,7 @@ class BackgroundTasks:
     async def _flush_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:
             await trio.sleep(FLUSH_TICK_S)
-            due = await trio.to_thread.run_sync(
-                self._store.writable.flush_due, self._clock.now_ms()
-            )
+            due = await run_in_thread(self._store.writable.flush_due, self._clock.now_ms())
             for log, partition in self._with_executors(due):
                 if partition not in self._busy:
                     self._busy.add(partition)
@@ -138,7 +137,7 @@ class BackgroundTasks:
             # Segments that retention or trimming rolled: their files stay open, and so on the disk,
             # until they are synced, and the next append may be days away.
             for _, partition in self._with_executors(
-                await trio.to_thread.run_sync(self._store.writable.maintenance_due)
+                await run_in_thread(self._store.writable.maintenance_due)
             ):
                 self.want_maintenance(partition)
 
@@ -161,7 +160,7 @@ class BackgroundTasks:
     async def _every(self, seconds: float, call: Callable[[], None]) -> None:
         while True:
             await trio.sleep(seconds)
-            await self._attempt(partial(trio.to_thread.run_sync, call))
+            await self._attempt(partial(run_in_thread, call))
 
     async def _attempt(self, run: Run) -> bool:
         """Run a call; an error is logged, and ends neither the task nor the mount."""

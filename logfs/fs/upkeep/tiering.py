@@ -18,6 +18,7 @@ import trio
 
 from logfs.config.remote import RemoteConfig
 from logfs.errors import DeletedError, LogfsError, RemoteStorageError, text_of
+from logfs.fs.threads import run_in_thread
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.directory import own_directory, read_remote_config
@@ -173,7 +174,7 @@ class Tiering:
         threads: trio.CapacityLimiter,
     ) -> None:
         try:
-            await trio.to_thread.run_sync(
+            await run_in_thread(
                 self._work, key, catalog, writer, limit, limiter=threads, abandon_on_cancel=True
             )
         except Exception:
@@ -270,7 +271,7 @@ class Tiering:
         while True:
             await trio.sleep(pause_s)
             try:
-                is_done = await trio.to_thread.run_sync(
+                is_done = await run_in_thread(
                     deleted.remove_due,
                     self._clock.now_ms(),
                     limiter=threads,

@@ -1,14 +1,18 @@
-"""Calls that may wait for a disk, each in a thread, while the event loop waits for ``QUICK_S``.
+"""Threads for calls that the event loop must not make: the only way of ``fs`` to such a thread.
 
-A call on the loop itself would be quickest, but a disk that hangs under it would stop everything. A
-thread of trio takes a turn of the loop more for each call. Here the loop waits for the thread as if
-it made the call, so nothing else happens meanwhile. If the disk takes longer, the loop continues,
-and the thread is that of the one call. The next call has another thread.
+Two ways lead to one. ``run_in_thread`` gives a call to a thread of trio, and costs a turn of the
+loop. ``begin_call`` is for calls that may wait for a disk and rarely do: the loop waits for the
+thread as if it made the call, at most ``QUICK_S``, so nothing else happens meanwhile. If the disk
+takes longer, the loop continues, and the thread is that of the one call. The next call has another
+thread. A call on the loop itself would be quickest, but a disk that hangs under it would stop
+everything.
+
+A process has one ``Threads``; ``use_threads`` gives it another one, with its own order of calls.
 """
 
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar, TypeVarTuple, cast
 
 import trio
@@ -84,14 +88,13 @@ class _Worker:
         threading.Thread(target=self._run, name="disk call", daemon=True).start()
 
     def make(self, call: DiskCall[object]) -> bool:
-        """Have a call made, and wait; returns False if the thread is that of the call now."""
+        """See ``Threads.make``; if it returns False, the thread is that of the call."""
         self._call = call
         self._given.release()
         if not self._ended.acquire(timeout=QUICK_S):
             if call.give_up():
                 return False
             self._ended.acquire()
-        call.is_done = True
         return True
 
     def _run(self) -> None:
@@ -111,13 +114,59 @@ class _OfLoop(threading.local):
     worker: _Worker | None = None
 
 
-_of_loop = _OfLoop()
+class Threads:
+    """The threads of this machine. Event loop only."""
+
+    def __init__(self) -> None:
+        self._of_loop = _OfLoop()
+
+    def run(
+        self,
+        call: Callable[[*Ts], T],
+        *args: *Ts,
+        limiter: trio.CapacityLimiter | None = None,
+        abandon_on_cancel: bool = False,
+    ) -> Awaitable[T]:
+        """Run a call in a thread; see ``trio.to_thread.run_sync``."""
+        return trio.to_thread.run_sync(
+            call, *args, limiter=limiter, abandon_on_cancel=abandon_on_cancel
+        )
+
+    def make(self, call: DiskCall[object]) -> bool:
+        """Have a call made, and wait for its end at most ``QUICK_S``.
+
+        Returns:
+            False if it has not ended: ``DiskCall.give_up`` was called.
+        """
+        of_loop = self._of_loop
+        worker, of_loop.worker = of_loop.worker or _Worker(), None
+        is_done = worker.make(call)
+        if is_done:
+            of_loop.worker = worker
+        return is_done
+
+
+_of_process = Threads()
+
+
+def use_threads(threads: Threads) -> None:
+    """Have all calls of this process run in other threads; before the first one."""
+    global _of_process
+    _of_process = threads
+
+
+def run_in_thread(
+    call: Callable[[*Ts], T],
+    *args: *Ts,
+    limiter: trio.CapacityLimiter | None = None,
+    abandon_on_cancel: bool = False,
+) -> Awaitable[T]:
+    """Run a call in a thread; see ``trio.to_thread.run_sync``."""
+    return _of_process.run(call, *args, limiter=limiter, abandon_on_cancel=abandon_on_cancel)
 
 
 def begin_call(call: Callable[[], T]) -> DiskCall[T]:
     """Begin a call, and wait for its end unless that takes long. Event loop only."""
     begun = DiskCall(call)
-    worker, _of_loop.worker = _of_loop.worker or _Worker(), None
-    if worker.make(cast("DiskCall[object]", begun)):
-        _of_loop.worker = worker
+    begun.is_done = _of_process.make(cast("DiskCall[object]", begun))
     return begun
