@@ -67,6 +67,7 @@ def extensions() -> list[Extension]:
             *(str(path) for path in Path("logfs/fs/kernel/native").glob("*.h")),
             *(str(path) for path in Path("logfs/records").glob("*.h")),
             *("logfs/log/reading/_cursor.h", "logfs/log/writing/_served.h"),
+            "logfs/log/writing/_clock.h",
         ],
         extra_compile_args=["-O3", *flags],
         libraries=["dl"],

@@ -68,6 +68,10 @@ class FakeSyncs:
         self.begun.append(sync)
         return sync
 
+    def start(self, descriptor: int, file: object, path: str) -> FakeSync:
+        """Refuse files that are real."""
+        raise OSError(f"{path}: no file of a fake disk")
+
     def let_go(self) -> None:
         """Let the oldest one be done."""
         sync = self.begun.pop(0)

@@ -5,7 +5,6 @@ import errno
 import os
 
 from logfs.disk import vfs
-from logfs.disk._syncs import ThreadSync, ThreadSyncs
 from logfs.disk.vfs import ReadableBuffer
 from logfs.disk.waiting import check_disk
 
@@ -145,9 +144,9 @@ class PosixFile:
         except OSError as error:
             raise self._named(error) from None
 
-    def begin_sync(self, syncs: vfs.Syncs) -> ThreadSync | None:
+    def begin_sync(self, syncs: vfs.Syncs) -> vfs.Sync | None:
         """See ``vfs.File``."""
-        if self._descriptor < 0 or not isinstance(syncs, ThreadSyncs):
+        if self._descriptor < 0:
             return None
         try:
             return syncs.start(self._descriptor, self, self._path)

@@ -89,6 +89,14 @@ class Syncs(Protocol):
         """Return the descriptor that can be read when something is done and was not taken."""
         ...
 
+    def start(self, descriptor: int, file: "File", path: str) -> Sync:
+        """Start the fsync of a descriptor; see ``_syncs.ThreadSyncs``.
+
+        Raises:
+            OSError: It cannot be started, which says nothing about the disk.
+        """
+        ...
+
     def take(self) -> Sequence[Sync]:
         """Return what was done since the last call, in that order."""
         ...

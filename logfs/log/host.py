@@ -2,15 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from logfs.disk.vfs import Disk
 from logfs.log.segments.segment import OPEN_SEGMENTS
 from logfs.records.checksum import crc32c
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 
 def _no_clock() -> float:
     return 0.0
+
+
+def _threads(count: int, name: str) -> "Executor":
+    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
+
+    return ThreadPoolExecutor(count, thread_name_prefix=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +33,14 @@ class Host:
         new_id: Gives 16 random bytes.
         open_segments: Sealed segments to keep open; each takes up to four descriptors.
         clock_s: Seconds that only go forward, for how long something takes. By default always 0.
+        pool: Gives at most so many threads, which have a name, for calls that wait for a disk.
     """
 
     boot_id: str
     new_id: Callable[[], bytes]
     open_segments: int = OPEN_SEGMENTS
     clock_s: Callable[[], float] = _no_clock
+    pool: "Callable[[int, str], Executor]" = _threads
 
 
 def cache_mark(host: Host, disk: Disk) -> bytes:

@@ -59,13 +59,13 @@ def create_partitions(
             write_mirror(disk, directory, mirror)
 
     try:
-        _for_each(fill, wanted)
+        _for_each(context, fill, wanted)
         disk.sync_directory("")
         for topic_partition in wanted:
             disk.rename(made[topic_partition], topic_partition.directory)
             made[topic_partition] = topic_partition.directory
         disk.sync_directory("")
-        logs = _for_each(partial(load_partition, context), wanted)
+        logs = _for_each(context, partial(load_partition, context), wanted)
         return {log.topic_partition.partition: log for log in logs}
     except OSError:
         for directory in made.values():
@@ -74,13 +74,13 @@ def create_partitions(
         raise
 
 
-def _for_each(call: Callable[[TopicPartition], T], wanted: Sequence[TopicPartition]) -> Sequence[T]:
+def _for_each(
+    context: LoadContext, call: Callable[[TopicPartition], T], wanted: Sequence[TopicPartition]
+) -> Sequence[T]:
     """Call a function for each partition; for many of them in threads, which wait for fsyncs."""
     if len(wanted) < _MANY:
         return [call(one) for one in wanted]
-    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
-
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="creation") as pool:
+    with context.host.pool(_THREADS, "creation") as pool:
         return list(pool.map(call, wanted))
 
 

@@ -72,7 +72,6 @@ static void fail(const char *format, ...) {
 
 static int64_t get(int64_t *what) { return __atomic_load_n(what, __ATOMIC_SEQ_CST); }
 static void set(int64_t *what, int64_t value) { __atomic_store_n(what, value, __ATOMIC_SEQ_CST); }
-static int64_t clock_ns(void) { return appending_clock(CLOCK_MONOTONIC); }
 
 /* --- The log ------------------------------------------------------------------------------------- */
 
@@ -766,7 +765,7 @@ static void *be_writer(void *given) {
     uint8_t into[LARGEST_READ];
 
     memset(padding, '-', sizeof padding);
-    while (clock_ns() < burst_ns && !get(&is_full) && !get(&wrong) && !get(&is_ended)) {
+    while (clock_ns(CLOCK_MONOTONIC) < burst_ns && !get(&is_full) && !get(&wrong) && !get(&is_ended)) {
         unsigned kind = (unsigned)rand_r(&program->seed);
         int lines_left = kind % 40 == 0 ? 2000 : kind % 4 == 0 ? 20 : 1;
         size_t size = 0;
@@ -919,12 +918,12 @@ static void set_up(unsigned seed) {
 
 /* Wait until each reader has read all that was written. */
 static void wait_for_readers(void) {
-    int64_t until_ns = clock_ns() + PATIENCE_NS;
+    int64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 
     for (int i = WRITERS; i < WRITERS + READERS && !get(&wrong); i++)
         while (get(&programs[i].at) < get(&written[(i - WRITERS) % PARTITIONS]) && !get(&wrong)) {
             usleep(1000);
-            if (clock_ns() > until_ns)
+            if (clock_ns(CLOCK_MONOTONIC) > until_ns)
                 fail("reader %d hangs at %lld of %lld", i, (long long)get(&programs[i].at),
                      (long long)get(&written[(i - WRITERS) % PARTITIONS]));
         }
@@ -934,7 +933,7 @@ static void wait_for_readers(void) {
 static void append_for(int64_t ns) {
     pthread_t threads[WRITERS];
 
-    burst_ns = clock_ns() + ns;
+    burst_ns = clock_ns(CLOCK_MONOTONIC) + ns;
     for (int i = 0; i < WRITERS; i++)
         pthread_create(&threads[i], NULL, be_writer, &programs[i]);
     for (int i = 0; i < WRITERS; i++)
@@ -949,9 +948,9 @@ static void *be_reader_of_any_kind(void *given) {
 
 /* Let all continue, and see in pauses that no reader waits for what is there. */
 static void run(int64_t for_ns) {
-    int64_t until_ns = clock_ns() + for_ns, appended[WRITERS];
+    int64_t until_ns = clock_ns(CLOCK_MONOTONIC) + for_ns, appended[WRITERS];
 
-    while (clock_ns() < until_ns && !get(&wrong) && !get(&is_full)) {
+    while (clock_ns(CLOCK_MONOTONIC) < until_ns && !get(&wrong) && !get(&is_full)) {
         append_for(300000000);
         set(&is_quiet, 1);
         wait_for_readers();
@@ -989,7 +988,7 @@ int main(int count, char **arguments) {
 
     set_up(seed);
     functions.shown_end = shown_end_or_not;
-    logfs_want_serving(&functions);
+    logfs_want_serving(&functions, 0);
     waited = serving_start(device_end);
     fcntl(device_end, F_SETFL, O_NONBLOCK);
     pthread_create(&python, NULL, be_python, &waited);

@@ -85,7 +85,7 @@ static ssize_t hanging_pwrite(int fd, const void *data, size_t size, off_t posit
     static int64_t count;
 
     if (fd == logs[0] && __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) % 100 == 50 &&
-        appending_clock(CLOCK_MONOTONIC) < end_ns) {
+        clock_ns(CLOCK_MONOTONIC) < end_ns) {
         int64_t until = __atomic_load_n(&written_beside, __ATOMIC_SEQ_CST) + HANG_REQUESTS;
         int left = HANG_PATIENCE_MS;
 
@@ -394,7 +394,7 @@ static void answer(const uint8_t *bytes, size_t size) {
 /* Have Python take a file at any time. */
 static void *take_files(void *unused) {
     (void)unused;
-    while (appending_clock(CLOCK_MONOTONIC) < end_ns)
+    while (clock_ns(CLOCK_MONOTONIC) < end_ns)
         for (int i = 0; i < PROGRAMS; i++) {
             if (logfs_opening_take(__atomic_load_n(&handles[i], __ATOMIC_SEQ_CST)) >= 0)
                 __atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST);
@@ -645,7 +645,7 @@ static void *be_program(void *given) {
 
     write.fh = flush.fh = release.fh = open_log(program->number);
     for (;;) {
-        int is_over = appending_clock(CLOCK_MONOTONIC) > end_ns &&
+        int is_over = clock_ns(CLOCK_MONOTONIC) > end_ns &&
                       __atomic_load_n(&hanging, __ATOMIC_SEQ_CST) == 0;
         unsigned kind = (unsigned)rand_r(&program->seed);
         size_t wanted = kind % 50 == 0 ? 200000 : kind % 5 == 0 ? 3000 : 40;
@@ -695,7 +695,7 @@ static void *send_garbage(void *given) {
     unsigned seed = *(unsigned *)given;
     uint8_t bytes[256];
 
-    while (appending_clock(CLOCK_MONOTONIC) < end_ns) {
+    while (clock_ns(CLOCK_MONOTONIC) < end_ns) {
         struct request_header *header = (void *)bytes;
         struct write_request *write = (void *)(header + 1);
         size_t size = sizeof *header + (size_t)rand_r(&seed) % (sizeof bytes - sizeof *header);
@@ -784,9 +784,9 @@ int main(int count, char **arguments) {
     int64_t counts[PROGRAMS] = {0};
     int waited;
 
-    end_ns = appending_clock(CLOCK_MONOTONIC) + (count > 1 ? atoi(arguments[1]) : 5) * 1000000000LL;
+    end_ns = clock_ns(CLOCK_MONOTONIC) + (count > 1 ? atoi(arguments[1]) : 5) * 1000000000LL;
     set_up();
-    logfs_want_serving(&APPENDING);
+    logfs_want_serving(&APPENDING, 0);
     logfs_opening_allow(0);
     session_begin(device_end);
     waited = serving_start(device_end);

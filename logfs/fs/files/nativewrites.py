@@ -31,13 +31,20 @@ from logfs.fs.kernel.hooks import Hooks
 from logfs.fs.kernel.serving import OpenedFile
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.tree.nodes import PlainNode
-from logfs.log.writing._end import functions_address
+from logfs.log.writing._end import functions_address, use_clock
 from logfs.types import IsolationLevel
 
 
-def want_native_thread(hooks: Hooks) -> None:
-    """Have the thread for the next mount."""
-    hooks.serving.want(functions_address)
+def want_native_thread(hooks: Hooks, *, on_loop: bool = False) -> None:
+    """Have the thread for the next mount, or the event loop in its place."""
+    hooks.serving.want(functions_address, on_loop=on_loop)
+
+
+def use_native_clock(hooks: Hooks | None, function: int) -> None:
+    """Have the native code read other clocks; see ``Machine.native_clock``."""
+    use_clock(function)
+    if hooks is not None:
+        hooks.serving.use_clock(function)
 
 
 async def wake_readers(hooks: Hooks | None, queues: ReaderQueues) -> None:

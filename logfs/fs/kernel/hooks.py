@@ -23,7 +23,7 @@ from logfs.fs.kernel.suspects import SuspectTable
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 16
+_VERSION = 17
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 _WATCHED_MOST = 4096

@@ -16,7 +16,9 @@ _Facts = ctypes.c_uint64 * 4
 _Numbers = ctypes.c_uint64 * _NAMED_MOST
 
 _TYPES: dict[str, tuple[object, ...]] = {
-    "want_serving": (None, ctypes.c_void_p),
+    "want_serving": (None, ctypes.c_void_p, ctypes.c_int),
+    "serving_work": (ctypes.c_int, ctypes.c_uint),
+    "use_clock": (None, ctypes.c_void_p),
     "serving_open": (None, ctypes.c_uint64, ctypes.c_void_p),
     "serving_begin": (None, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64),
     "serving_close": (None, ctypes.c_uint64),
@@ -74,9 +76,29 @@ class Serving:
         self._library = library
         declare(library, _TYPES)
 
-    def want(self, functions: int) -> None:
-        """Have a thread for the next mount, which uses the functions at an address."""
-        self._library.logfs_want_serving(functions)
+    def want(self, functions: int, *, on_loop: bool = False) -> None:
+        """Have a thread for the next mount, which uses the functions at an address.
+
+        Args:
+            functions: See ``_end.functions_address``.
+            on_loop: The event loop does what the threads do otherwise; see ``work``.
+        """
+        self._library.logfs_want_serving(functions, int(on_loop))
+
+    def work(self, choice: int) -> bool:
+        """Do some of the work of a partition that threads would do, where there are none.
+
+        Args:
+            choice: Which of those that have any, by its number modulo how many there are.
+
+        Returns:
+            False if there is no work.
+        """
+        return bool(self._library.logfs_serving_work(choice))
+
+    def use_clock(self, function: int) -> None:
+        """Read other clocks than those of the machine; before the mount. See ``_clock.h``."""
+        self._library.logfs_use_clock(function)
 
     @property
     def is_running(self) -> bool:

@@ -1,5 +1,6 @@
 """The life of a mount, from its start to its end.
 
+machine        what a mount takes from the machine that it runs on
 supervision    messages to systemd or to the holder
 connection     the connection to the kernel: mounted, or adopted from the last daemon
 unmounting     taking a mount away

@@ -22,6 +22,7 @@ from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import HandoverState, StateError, Word
 from logfs.fs.handover.successor import Successor
 from logfs.fs.kernel.hooks import Hooks
+from logfs.fs.session.machine import Machine
 from logfs.fs.session.supervision import Supervisor
 from logfs.machine import mountpoints
 from logfs.machine.disks import is_url
@@ -41,6 +42,7 @@ class Session:
         options: For libfuse and the kernel.
         supervisor: Keeps the descriptors.
         hooks: The library beside libfuse; None where it was not built.
+        machine: The machine that it is mounted on.
 
     Attributes:
         journal: The notes for a successor.
@@ -60,9 +62,11 @@ class Session:
         options: set[str],
         supervisor: Supervisor,
         hooks: Hooks | None,
+        machine: Machine,
     ) -> None:
         self.data = data
         self.point = point
+        self.machine = machine
         self._options = options
         self._supervisor = supervisor
         self._hooks = hooks

@@ -30,7 +30,8 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.disk.waiting import forbid_waiting
 from logfs.errors import LockedError, LogfsError, MountError
-from logfs.fs.files.nativewrites import wake_readers, want_native_thread
+from logfs.fs.files.fsyncs import Fsyncs
+from logfs.fs.files.nativewrites import use_native_clock, wake_readers, want_native_thread
 from logfs.fs.kernel import hooks
 from logfs.fs.kernel.cache import KernelCache
 from logfs.fs.kernel.hooks import Hooks
@@ -43,9 +44,10 @@ from logfs.fs.options import MountOptions, option_words
 from logfs.fs.service.commands import ControlCommands
 from logfs.fs.service.server import ControlServer, forget_socket, listen
 from logfs.fs.session.connection import HANDED_OVER, Session
+from logfs.fs.session.machine import Machine, MountPoints
 from logfs.fs.session.supervision import Supervisor
 from logfs.fs.session.unmounting import CLOSING_TIMEOUT_S, find_closing
-from logfs.fs.threads import run_in_thread
+from logfs.fs.threads import run_in_thread, use_threads
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Cache, open_cache
@@ -77,13 +79,11 @@ _IDLE_WORKERS = 4
 _WAIT_AGAIN_S = 0.2
 _NOTE_AGAIN_S = 10.0
 _GC_THRESHOLD = 10_000
-_READ_AHEAD_KIB = 1024
-_MAX_BACKGROUND = 1024
 _DRAIN_S = 5.0
 _DRAIN_STEP_S = 0.0005
 
 
-def run_mount(
+def run_mount(  # noqa: PLR0913 - four of them are rarely given
     data: str,
     mountpoint: str,
     options: MountOptions,
@@ -91,6 +91,7 @@ def run_mount(
     ready: Callable[[], None] | None = None,
     progress: Callable[[str], None] | None = None,
     supervisor: Supervisor | None = None,
+    machine: Machine | None = None,
 ) -> int:
     """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
 
@@ -105,6 +106,7 @@ def run_mount(
         ready: Called on the loop once the mount answers.
         progress: Called with lines about the progress of a long load.
         supervisor: Reports to the service manager; None if there is none.
+        machine: What the mount takes from this machine; None: the real one.
 
     Returns:
         The exit status: 0 after a clean stop, 1 if serving ended with an error, ``HANDED_OVER`` if
@@ -115,11 +117,16 @@ def run_mount(
         LockedError: Another process has the data directory.
         LogfsError, OSError: The data directory cannot be used.
     """
-    data, point = resolve_root(data), mountpoints.resolve_point(mountpoint)
+    machine = machine or Machine()
+    data, point = resolve_root(data), machine.points.resolve(mountpoint)
     supervisor = supervisor or Supervisor()
-    session = Session(data, point, kernel_options(data, options), supervisor, hooks.loaded())
+    use_threads(machine.threads)
+    if machine.native_clock:
+        use_native_clock(hooks.loaded(), machine.native_clock)
+    chosen = kernel_options(data, options)
+    session = Session(data, point, chosen, supervisor, hooks.loaded(), machine)
     if not session.has_predecessor:
-        _check_before(data, point, options)
+        _check_before(data, point, options, machine.points)
     raise_descriptor_limit()
     terminal = supervisor.terminal
     signal.signal(signal.SIGHUP, lambda *_: _stop_without(terminal))
@@ -190,16 +197,16 @@ def _open_and_mount(
     progress: Callable[[str], None] | None,
     metrics: socket.socket | None,
 ) -> int:
-    data, clock = session.data, system_clock()
+    data, clock = session.data, session.machine.clock
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
         report = _both(progress, supervisor.status)
-        store = _open(session, options, clock, cache, report, supervisor.preloaded)
+        store = _open(session, options, cache, report, supervisor.preloaded)
         # Loaded objects stay: a collection that examines ten thousand segments is a long pause.
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
         try:
-            return _mount(store, session, options, clock, supervisor, metrics)
+            return _mount(store, session, options, supervisor, metrics)
         finally:
             store.close(clock.now_ms())
             if not session.is_handed_over:
@@ -223,14 +230,13 @@ def _both(
 def _open(
     session: Session,
     options: MountOptions,
-    clock: Clock,
     cache: Cache | None,
     progress: Callable[[str], None],
     preloaded: Preloaded | None,
 ) -> AnyStore:
-    data, resumed = session.data, session.settling
+    data, resumed, clock = session.data, session.settling, session.machine.clock
     place = StorePlace(options.endpoint, options.region, options.remote)
-    disk, host = disk_of(data, place), current_host()
+    disk, host = disk_of(data, place), session.machine.host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
     if options.read_only:
@@ -291,32 +297,22 @@ def kernel_options(data: str, options: MountOptions) -> set[str]:
     return chosen
 
 
-def _check_before(data: str, point: str, options: MountOptions) -> None:
+def _check_before(data: str, point: str, options: MountOptions, points: MountPoints) -> None:
     if not is_url(data):
         if not Path(data).is_dir():
             raise MountError(f"{data}: no such data directory")
         mountpoints.check_paths(data, point)
     elif not options.read_only:
         raise MountError(f"{data}: an object store can only be mounted read-only: add -o ro")
-    if not mountpoints.has_dead_mount(point):
-        _check_directory(point)
+    points.check(point)
     access_log = options.access_log
     if access_log is not None and Path(os.path.realpath(access_log)).is_relative_to(point):
         raise MountError(f"access_log={access_log}: it lies in the mount whose log it is to be")
 
 
-def _check_directory(point: str) -> None:
-    if not Path(point).is_dir():
-        raise MountError(f"{point}: the mount point has to be an existing directory")
-
-
-def _take_place(data: str, point: str) -> None:
-    """Remove a dead mount only now: until the new one is ready it prevents writes below it."""
-    if not is_url(data):
-        mountpoints.check_paths(data, point)
-    if mountpoints.clear_dead_mount(point):
+def _take_place(data: str, point: str, points: MountPoints) -> None:
+    if points.take(data, point):
         logger.info("%s: took away the mount of a daemon that died", point)
-    _check_directory(point)
 
 
 def _take_over(operations: Operations, session: Session, clock: Clock) -> None:
@@ -334,30 +330,32 @@ def _mount(
     store: AnyStore,
     session: Session,
     options: MountOptions,
-    clock: Clock,
     supervisor: Supervisor,
     metrics: socket.socket | None,
 ) -> int:
-    data, point = session.data, session.point
+    data, point, machine = session.data, session.point, session.machine
+    clock = machine.clock
     loaded_hooks = hooks.loaded()
     if loaded_hooks is not None:
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
         if not (options.no_native or options.read_only):
-            want_native_thread(loaded_hooks)
+            want_native_thread(loaded_hooks, on_loop=not machine.has_helpers)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
-    session.open(operations, lambda: _take_place(data, point))
+    if machine.syncs is not None:
+        operations.files.fsyncs = Fsyncs(clock, machine.syncs())
+    session.open(operations, lambda: _take_place(data, point, machine.points))
     _take_over(operations, session, clock)
     is_served = False
     try:
         operations.tree.root.facts = {
             "data": data,
-            "pid": str(os.getpid()),
+            "pid": str(machine.pid),
             "isolation_level": options.isolation_level,
         }
-        _note_daemon(store, point)
+        _note_daemon(store, DaemonNote(machine.pid, point))
         facts = {
             "version": __version__,
-            "pid": os.getpid(),
+            "pid": machine.pid,
             "data": data,
             "mountpoint": point,
             "options": option_words(options),
@@ -369,11 +367,12 @@ def _mount(
             name_of = partial(_name_of, operations)
             operations.access_log = AccessLog(options.access_log, clock.now_ms, name_of)
             operations.files.native.opens = False  # each is noted
-        operations.kernel_cache = KernelCache(loaded_hooks)
+        operations.kernel_cache = KernelCache(loaded_hooks if machine.has_helpers else None)
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
-            trio.run(_serve, operations, store, session, commands, listener, supervisor)
+            served = operations, store, session, commands, listener, supervisor
+            trio.run(_serve, *served, clock=machine.loop_clock)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
@@ -403,7 +402,7 @@ async def _serve(
     listener: socket.socket | None,
     supervisor: Supervisor,
 ) -> None:
-    point = session.point
+    note = partial(_note_daemon, store, DaemonNote(session.machine.pid, session.point))
     async with trio.open_nursery() as nursery:
         scope = nursery.cancel_scope
         commands.reload = partial(_reload, operations, session, scope)
@@ -419,7 +418,7 @@ async def _serve(
         nursery.start_soon(operations.care_for_inherited)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(session.watch_holder)
-        nursery.start_soon(_keep_daemon_noted, store, point)
+        nursery.start_soon(_keep_daemon_noted, store, note)
         nursery.start_soon(_announce, operations, store, session, supervisor)
         session.wake_polls()
         forbid_waiting()
@@ -511,11 +510,11 @@ def _reopen_log_files() -> None:
 async def _announce(
     operations: Operations, store: AnyStore, session: Session, supervisor: Supervisor
 ) -> None:
-    point = session.point
+    point, points = session.point, session.machine.points
     await operations.is_initialized.wait()
-    await run_in_thread(_raise_limits, point, abandon_on_cancel=True)
+    await run_in_thread(points.raise_limits, point, abandon_on_cancel=True)
     if session.needs_a_request:
-        await trio.run_process(["stat", "--file-system", point], capture_stdout=True, check=False)
+        await points.ask(point)
     _try_passthrough(operations.passthrough, store.disk)
     how = operations.passthrough.describe()
     logger.info("sealed files are read by: %s", how, extra={"fields": {"sealed_files": how}})
@@ -538,23 +537,7 @@ def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
         return
 
 
-def _raise_limits(point: str) -> None:
-    """Raise the limits of the mount, without asking it: a killed daemon would wait for itself."""
-    found = mountpoints.mount_at(point)
-    if found is None:
-        return
-    minor = found.device.partition(":")[2]
-    # Reads ahead as large as a request may be. RELEASE is a background request: it must not wait
-    # after the reads ahead of a partition whose disk hangs. Both need privileges.
-    for name, value in (
-        (f"/sys/class/bdi/{found.device}/read_ahead_kb", _READ_AHEAD_KIB),
-        (f"/sys/fs/fuse/connections/{minor}/max_background", _MAX_BACKGROUND),
-    ):
-        with contextlib.suppress(OSError):
-            Path(name).write_text(str(value))
-
-
-def _note_daemon(store: AnyStore, point: str) -> None:
+def _note_daemon(store: AnyStore, daemon: DaemonNote) -> None:
     """Write where the store is mounted, for command-line tools.
 
     The mount works without this note, on a full disk for example. The note of an earlier daemon is
@@ -562,7 +545,7 @@ def _note_daemon(store: AnyStore, point: str) -> None:
     """
     if store.read_only:
         return
-    note = format_daemon_note(DaemonNote(os.getpid(), point))
+    note = format_daemon_note(daemon)
     try:
         store.disk.replace(names.DAEMON, note)
     except OSError as error:
@@ -573,11 +556,11 @@ def _note_daemon(store: AnyStore, point: str) -> None:
             logger.warning("commands cannot find this mount yet: %s; it is tried again", error)
 
 
-async def _keep_daemon_noted(store: AnyStore, point: str) -> None:
+async def _keep_daemon_noted(store: AnyStore, note: Callable[[], None]) -> None:
     """Write the note again until it exists."""
     while not (store.read_only or _is_noted(store)):
         await trio.sleep(_NOTE_AGAIN_S)
-        await run_in_thread(_note_daemon, store, point)
+        await run_in_thread(note)
 
 
 def _is_noted(store: AnyStore) -> bool:

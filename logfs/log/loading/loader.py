@@ -429,9 +429,7 @@ def load_all(
         started_s = context.host.clock_s()
         yield load_or_take_offline(context, topic_partition)
         slow += context.host.clock_s() - started_s > _SLOW_LOAD_S
-    from concurrent.futures import ThreadPoolExecutor  # rarely needed, and slow to import
-
-    with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
+    with context.host.pool(workers, "recovery") as pool:
         yield from pool.map(lambda tp: load_or_take_offline(context, tp), left)
 
 

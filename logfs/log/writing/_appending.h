@@ -26,9 +26,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "_clock.h"
 #include "_crc.h"
 #include "_end.h"
 #include "_served.h"
@@ -386,12 +386,6 @@ static shown_end partition_shown(const shown_end *shown) {
 #define APPENDING_FIRST_BYTES (64 << 10) /* the longest first line that continues with a kept one */
 #define APPENDING_ROOM_BYTES (64 << 10)  /* for larger batches, room is made before; see active.py */
 
-static int64_t appending_clock(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 static int appending_pwrite(void *file, const uint8_t *data, int64_t size, int64_t position) {
     return appending_files->write(*(int *)file, data, size, position);
 }
@@ -569,7 +563,7 @@ static int64_t appending_apply(
     lf_encoded encoded;
 
     if (now_ms == 0)
-        now_ms = appending_clock(CLOCK_REALTIME) / 1000000;
+        now_ms = clock_ns(CLOCK_REALTIME) / 1000000;
     if (!partition->is_armed)
         return APPENDING_LEFT;
     if (line != NULL && (line->fd < 0 || line->is_durable || line->is_void ||
@@ -635,7 +629,7 @@ static int64_t appending_write(
     begun_ns = sleeping_begin(&sleeping);
     appends = partition->appends;
     accepted = appending_apply(writer, data, size, notes);
-    taken_ns = appending_clock(CLOCK_MONOTONIC) - begun_ns;
+    taken_ns = clock_ns(CLOCK_MONOTONIC) - begun_ns;
     if (partition->appends != appends) {
         appending_observe(partition, taken_ns);
     }
@@ -744,7 +738,7 @@ static int64_t appending_sync(log_partition *partition) {
     appending_end_note(partition);
     if (fd < 0)
         return SYNC_LEFT;
-    begun_ns = appending_clock(CLOCK_MONOTONIC);
+    begun_ns = clock_ns(CLOCK_MONOTONIC);
     error = appending_files->sync(fd, &is_removed);
     if (is_removed) {
         /* Another program has removed the file: Python finds out, and tells of it. */
@@ -754,7 +748,7 @@ static int64_t appending_sync(log_partition *partition) {
         return SYNC_LEFT;
     }
     appending_note_sync(partition, error, offset, changes, since_ms,
-                        appending_clock(CLOCK_MONOTONIC) - begun_ns);
+                        clock_ns(CLOCK_MONOTONIC) - begun_ns);
     return error == 0 ? offset : SYNC_LEFT;
 }
 

@@ -58,6 +58,8 @@ class NativeEnd:
 LINE_KEPT_BYTES: int
 functions_address: int
 
+def use_clock(function: int) -> None: ...
+
 @final
 class PartitionLock:
     recovery_point: int

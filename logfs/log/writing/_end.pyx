@@ -316,3 +316,12 @@ LINE_KEPT_BYTES = _LINE_KEPT_BYTES
 
 functions_address = <uintptr_t>APPENDING
 """The addresses of the functions for the thread; see ``_served.h``."""
+
+
+def use_clock(uintptr_t function):
+    """Read other clocks than those of the machine; see ``_clock.h``.
+
+    Args:
+        function: The address of a function in C.
+    """
+    clock_use(<clock_function *>function)

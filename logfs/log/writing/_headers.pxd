@@ -16,6 +16,10 @@ cdef extern from "_end.h" nogil:
     ctypedef int log_end_write(void *, const uint8_t *, int64_t, int64_t)
     int log_end_append(log_end *, log_end_write *, void *, const uint8_t *, const lf_added *, int)
 
+cdef extern from "_clock.h" nogil:
+    ctypedef int64_t clock_function(int)
+    void clock_use(clock_function *)
+
 cdef extern from "_appending.h" nogil:
     enum:
         FRAME_HEADER

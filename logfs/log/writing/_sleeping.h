@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "_clock.h"
 
 #define SLEEPING_LOOK_NS 1000000
 
@@ -30,13 +31,6 @@ struct sleeping {
     long sleeps;        /* how often it has slept so far */
     int fd;             /* of what the kernel tells; -1: it does not */
 };
-
-static int64_t sleeping_now(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 /* How often this thread has slept. */
 static long sleeping_count(void) {
@@ -60,13 +54,13 @@ static int64_t sleeping_delay(int fd) {
 
 /* A call of this thread begins; returns when. */
 static int64_t sleeping_begin(struct sleeping *sleeping) {
-    sleeping->begun_ns = sleeping_now();
+    sleeping->begun_ns = clock_ns(CLOCK_MONOTONIC);
     if (sleeping->looked_ns == 0)
         sleeping->fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     if (sleeping->begun_ns - sleeping->looked_ns > SLEEPING_LOOK_NS) {
         sleeping->delayed_ns = sleeping_delay(sleeping->fd);
         sleeping->sleeps = sleeping_count();
-        sleeping->begun_ns = sleeping->looked_ns = sleeping_now();
+        sleeping->begun_ns = sleeping->looked_ns = clock_ns(CLOCK_MONOTONIC);
     }
     return sleeping->begun_ns;
 }

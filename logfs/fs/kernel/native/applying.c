@@ -80,4 +80,8 @@ struct buffer *applying_add(struct buffer *buffer) {
     return NULL;
 }
 
+unsigned applying_count(void) { return lanes_count(&lanes); }
+
+void applying_work(unsigned which) { lanes_work(&lanes, which); }
+
 void applying_stop(void) { lanes_stop(&lanes); }

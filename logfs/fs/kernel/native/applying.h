@@ -27,6 +27,10 @@ struct buffer *applying_add(struct buffer *buffer);
 /* The same for a request in other memory, which has a slot. Returns 0 if it is left to the caller. */
 int applying_add_copy(const struct request_header *header, size_t size, unsigned slot);
 
+/* Without threads: the partitions with work, and to do some of that of one. */
+unsigned applying_count(void);
+void applying_work(unsigned which);
+
 /* Apply what waits, and end the threads. */
 void applying_stop(void);
 

@@ -28,9 +28,9 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../../../log/writing/_clock.h"
 #include "ahead.h"
 #include "handover.h"
 #include "hooks.h"
@@ -189,13 +189,6 @@ static void see_init(const struct request_header *header, size_t size) {
         asks_passthrough = is_wanted;
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 /* Answer a request natively, if that is possible; otherwise it goes to Python. */
 static enum answered answer_request(const struct request_header *header, size_t size) {
     unsigned slot = handover_note_read(header, size);
@@ -220,11 +213,11 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
 
         if (got >= (ssize_t)sizeof(struct request_header)) {
             if (ahead_answer(buffer, (size_t)got))
-                now = answered = now_ns();
+                now = answered = clock_ns(CLOCK_MONOTONIC);
             else if ((kind = answer_request(buffer, (size_t)got)) == LEFT)
                 return got;
             else {
-                now = now_ns();
+                now = clock_ns(CLOCK_MONOTONIC);
                 if (kind == ANSWERED &&
                     ((const struct request_header *)buffer)->opcode == FUSE_OPCODE_READ)
                     answered = now;
@@ -235,12 +228,14 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
                 break;
             continue;
         }
-        if (got >= 0 || errno != EAGAIN)
-            return got;
+        if (got == 0) /* a connection that is no device says so when it has ended */
+            errno = ENODEV;
+        if (got == 0 || errno != EAGAIN)
+            return -1;
         handover_note_idle();
         if (answered == 0)
             break;
-        now = now_ns();
+        now = clock_ns(CLOCK_MONOTONIC);
         if (now - begun > LONGEST_NS)
             break;
         if (now - answered > AWAKE_NS) { /* perhaps the reader needs this processor */

@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 16
+#define LOGFS_HOOKS_VERSION 17
 int logfs_version(void);
 
 /* --- Passthrough ------------------------------------------------------------------------------ */

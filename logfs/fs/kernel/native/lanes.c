@@ -11,6 +11,10 @@
 
 #define STACK_BYTES (256 * 1024)
 
+static int has_no_threads;
+
+void lanes_without_threads(void) { has_no_threads = 1; }
+
 static void forget(struct lanes *lanes, struct lane *lane) {
     struct lane **place = &lanes->all;
 
@@ -18,6 +22,15 @@ static void forget(struct lanes *lanes, struct lane *lane) {
         place = &(*place)->next;
     *place = lane->next;
     __atomic_sub_fetch(&lanes->lane_count, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Let go a lane without work. With the mutex, which is given up meanwhile. */
+static void end(struct lanes *lanes, struct lane *lane) {
+    forget(lanes, lane);
+    pthread_mutex_unlock(&lanes->mutex);
+    openfiles_functions->release(lane->partition);
+    free(lane);
+    pthread_mutex_lock(&lanes->mutex);
 }
 
 static void *run(void *given) {
@@ -41,11 +54,7 @@ static void *run(void *given) {
             lanes->work(lane);
             pthread_mutex_lock(&lanes->mutex);
         }
-        forget(lanes, lane);
-        pthread_mutex_unlock(&lanes->mutex);
-        openfiles_functions->release(lane->partition);
-        free(lane);
-        pthread_mutex_lock(&lanes->mutex);
+        end(lanes, lane);
     }
     pthread_mutex_unlock(&lanes->mutex);
     return NULL;
@@ -56,6 +65,8 @@ static int start_thread(struct lanes *lanes) {
     pthread_attr_t attributes;
     sigset_t all, before;
 
+    if (has_no_threads)
+        return 1;
     if (lanes->idle_count >= lanes->todo_count || lanes->thread_count == LANE_THREADS)
         return lanes->thread_count > 0;
     pthread_attr_init(&attributes);
@@ -134,4 +145,31 @@ void lanes_stop(struct lanes *lanes) {
     pthread_mutex_unlock(&lanes->mutex);
     for (int i = 0; i < lanes->thread_count; i++)
         pthread_join(lanes->threads[i], NULL);
+    while (lanes_count(lanes) > 0)
+        lanes_work(lanes, 0);
+}
+
+unsigned lanes_count(struct lanes *lanes) {
+    unsigned count;
+
+    pthread_mutex_lock(&lanes->mutex);
+    count = (unsigned)lanes->todo_count;
+    pthread_mutex_unlock(&lanes->mutex);
+    return count;
+}
+
+void lanes_work(struct lanes *lanes, unsigned which) {
+    struct lane **place = &lanes->todo, *lane;
+
+    while (which-- > 0)
+        place = &(*place)->next_todo;
+    lane = *place;
+    lanes->work(lane);
+    pthread_mutex_lock(&lanes->mutex);
+    if (lane->first == NULL) {
+        *place = lane->next_todo;
+        lanes->todo_count--;
+        end(lanes, lane);
+    }
+    pthread_mutex_unlock(&lanes->mutex);
 }

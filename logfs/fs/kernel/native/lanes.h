@@ -44,4 +44,11 @@ int lanes_has(struct lanes *lanes, const log_partition *partition);
 /* Finish what waits, and end the threads. */
 void lanes_stop(struct lanes *lanes);
 
+/* Start no threads: the work of all lanes is done when lanes_work is called. Before any is added. */
+void lanes_without_threads(void);
+
+/* How many lanes no thread has; to do some of the work of one of them. */
+unsigned lanes_count(struct lanes *lanes);
+void lanes_work(struct lanes *lanes, unsigned which);
+
 #endif

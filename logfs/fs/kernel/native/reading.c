@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../../../log/reading/_cursor.h"
+#include "../../../log/writing/_clock.h"
 #include "answered.h"
 #include "handover.h"
 #include "openfiles.h"
@@ -62,13 +62,6 @@ static struct reader **place_of(uint64_t fh) {
     return place;
 }
 
-static int64_t now_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
-
 /* Leave the reads of a file to Python; what it has been given stays known. */
 static void close_cursor(struct reader *reader) {
     if (!reader->is_open)
@@ -115,7 +108,7 @@ static void send_reply(struct reader *reader, uint64_t unique, int64_t done) {
     reader->place = cursor_where(&reader->cursor);
     reader->offset += (uint64_t)done;
     reader->given += done;
-    reader->used_ns = now_ns();
+    reader->used_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
     openfiles_functions->count_read(reader->partition, done);
     answered_count(FUSE_OPCODE_READ);
 }
@@ -245,7 +238,7 @@ static struct reader **find_place(int may_wait) {
     }
     if (unused != NULL && (!may_wait || waiting < WAITING_PLACES))
         return unused;
-    if (oldest == NULL || now_ns() - (*oldest)->used_ns < IDLE_NS)
+    if (oldest == NULL || clock_ns(CLOCK_MONOTONIC_COARSE) - (*oldest)->used_ns < IDLE_NS)
         return NULL;
     close_cursor(*oldest);
     return oldest;
@@ -269,7 +262,7 @@ int logfs_reading_give(uint64_t fh, uint64_t offset, log_partition *partition, i
                                   .file_end = file_end, .is_active = is_active,
                                   .may_wait = may_wait};
         reader->place = (cursor_place){place[0], place[1], place[2], (int)place[3]};
-        reader->used_ns = now_ns();
+        reader->used_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
         fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* Python may close the other */
         if (fd < 0) {
             free(reader);

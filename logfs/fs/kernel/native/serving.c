@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ahead.h"
@@ -19,6 +18,7 @@
 #include "applying.h"
 #include "calls.h"
 #include "handover.h"
+#include "lanes.h"
 #include "openfiles.h"
 #include "queue.h"
 #include "session.h"
@@ -51,17 +51,11 @@ static pthread_cond_t watch_wanted; /* by the watching thread */
 static struct reader *readers; /* all */
 static struct reader *current; /* it reads */
 static __thread struct reader *self;
+static int is_on_loop;    /* there are no threads: see logfs_want_serving */
 static int is_wanted;     /* the thread reads */
 static int is_parked = 1; /* it waits, and pyfuse3 reads */
 static int leaves_requests, has_ended, is_stopped;
 static int score; /* of the thread that reads: requests that were answered here less those for Python */
-
-static int64_t now_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
-}
 
 /* Have pyfuse3 wait for requests of the kernel, or for the queue alone. */
 static void watch_device(int is_watched) {
@@ -122,7 +116,7 @@ static void tell(int *what, int value) {
 static void note_kind(uint32_t opcode, int is_answered) {
     int now = __atomic_load_n(&score, __ATOMIC_RELAXED);
 
-    if (is_one_way(opcode) || opcode == FUSE_OPCODE_FLUSH)
+    if (is_one_way(opcode) || opcode == FUSE_OPCODE_FLUSH || is_on_loop)
         return;
     if (is_answered && now < MOST)
         now++;
@@ -164,7 +158,7 @@ enum answered serving_answer(const struct request_header *header, size_t size, u
 
     if (waiting < 0)
         return LEFT;
-    answered = answering_try(header, size, slot, BY_LOOP);
+    answered = answering_try(header, size, slot, is_on_loop ? BY_READER : BY_LOOP);
     if (answered == HAS_TO_WAIT && !applying_add_copy(header, size, slot))
         answered = LEFT;
     note_kind(header->opcode, answered != LEFT);
@@ -215,6 +209,7 @@ static uint64_t call_under_way(void) {
 static void *watch(void *unused) {
     uint64_t call, calls, last_call = 0, last_calls = 0;
     struct timespec until;
+    int64_t until_ns;
     int quiet = 0;
 
     (void)unused;
@@ -227,10 +222,8 @@ static void *watch(void *unused) {
                 pthread_cond_wait(&watch_wanted, &state_mutex);
             calls_note_sleep(0);
         }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += WATCH_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        until_ns = clock_ns(CLOCK_MONOTONIC) + WATCH_MS * 1000000;
+        until = (struct timespec){until_ns / 1000000000, until_ns % 1000000000};
         pthread_cond_timedwait(&watch_wanted, &state_mutex, &until);
         call = call_under_way();
         calls = __atomic_load_n(&current->calls.count, __ATOMIC_RELAXED);
@@ -261,7 +254,7 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     enum answered answered;
 
     if (ahead_answer(header, size)) {
-        *answered_ns = now_ns();
+        *answered_ns = clock_ns(CLOCK_MONOTONIC);
         return buffer;
     }
     watching_note_request(header, size);
@@ -277,7 +270,7 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
     if (is_lost())
         return buffer;
     if (answered == ANSWERED && opcode == FUSE_OPCODE_READ)
-        *answered_ns = now_ns();
+        *answered_ns = clock_ns(CLOCK_MONOTONIC);
     note_kind(opcode, answered != LEFT);
     return buffer;
 }
@@ -301,7 +294,7 @@ static void *read_requests(void *given) {
             if (buffer->size < 0 && errno == EAGAIN) {
                 struct pollfd ready[] = {{device, POLLIN, 0}, {control, POLLIN, 0}};
 
-                if (answered_ns != 0 && now_ns() - answered_ns < AWAKE_NS)
+                if (answered_ns != 0 && clock_ns(CLOCK_MONOTONIC) - answered_ns < AWAKE_NS)
                     continue;
                 answered_ns = 0;
                 handover_note_idle();
@@ -325,7 +318,26 @@ static void *read_requests(void *given) {
 
 /* --- For Python ---------------------------------------------------------------------------------- */
 
-void logfs_want_serving(const appending_functions *given) { openfiles_functions = given; }
+void logfs_want_serving(const appending_functions *given, int on_loop) {
+    openfiles_functions = given;
+    is_on_loop = on_loop;
+}
+
+void logfs_use_clock(clock_function *given) { clock_use(given); }
+
+int logfs_serving_work(unsigned choice) {
+    const unsigned applying = is_on_loop ? applying_count() : 0;
+    const unsigned all = applying + (is_on_loop ? syncing_count() : 0);
+
+    if (all == 0)
+        return 0;
+    choice %= all;
+    if (choice < applying)
+        applying_work(choice);
+    else
+        syncing_work(choice - applying);
+    return 1;
+}
 
 int logfs_has_serving(void) { return waiting >= 0; }
 
@@ -367,6 +379,11 @@ static int apply_waiting(const struct request_header *header, size_t size, unsig
 static int start_threads(void) {
     pthread_condattr_t clock;
 
+    if (is_on_loop) {
+        lanes_without_threads();
+        watch_device(1);
+        return 1;
+    }
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&watch_wanted, &clock);
@@ -403,7 +420,8 @@ int serving_stop(void) {
     if (waiting < 0 || is_stopped)
         return 0;
     tell(&is_stopped, 1);
-    pthread_join(watching_thread, NULL);
+    if (!is_on_loop)
+        pthread_join(watching_thread, NULL);
     for (struct reader *reader = readers; reader != NULL; reader = reader->next)
         pthread_join(reader->thread, NULL);
     applying_stop();

@@ -13,7 +13,10 @@
    No disk may keep the thread that reads: then no topic would be served. Large writes, and all that the
    event loop reads, are applied by other threads (applying.h). Small ones are applied by the native thread
    itself, which saves a switch of threads. If one takes longer than WATCH_MS, another native thread reads
-   from then on; the first one finishes that write, and waits until it is needed again. */
+   from then on; the first one finishes that write, and waits until it is needed again.
+
+   Without threads the event loop answers the same requests natively, and applies small writes itself. Work
+   for other threads waits until it is asked to do some of it: logfs_serving_work. */
 
 #ifndef LOGFS_SERVING_H
 #define LOGFS_SERVING_H
@@ -22,14 +25,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../../../log/writing/_clock.h"
 #include "../../../log/writing/_served.h"
 #include "answering.h"
 #include "requests.h"
 
 /* --- For Python; the thread of the event loop only ---------------------------------------------- */
 
-/* Have a thread for the next mount. functions: see _served.h; NULL: no thread. */
-void logfs_want_serving(const appending_functions *functions);
+/* Have a thread for the next mount. functions: see _served.h; NULL: no thread. on_loop: the event loop
+   does what the native threads do otherwise. */
+void logfs_want_serving(const appending_functions *functions, int on_loop);
+
+/* Without threads: do some of the work of a partition, by its number among those that have any. Returns 0
+   if there was none. */
+int logfs_serving_work(unsigned choice);
+
+/* Read other clocks than those of the machine; before there are threads. */
+void logfs_use_clock(clock_function *given);
 
 /* Whether the mount has the thread. */
 int logfs_has_serving(void);

@@ -74,4 +74,8 @@ int syncing_add(log_partition *partition, int64_t offset, const struct request_h
     return 0;
 }
 
+unsigned syncing_count(void) { return lanes_count(&lanes); }
+
+void syncing_work(unsigned which) { lanes_work(&lanes, which); }
+
 void syncing_stop(void) { lanes_stop(&lanes); }

@@ -18,6 +18,10 @@
 int syncing_add(log_partition *partition, int64_t offset, const struct request_header *header,
                 size_t size);
 
+/* Without threads: the partitions with work, and to do some of that of one. */
+unsigned syncing_count(void);
+void syncing_work(unsigned which);
+
 /* Finish what waits, and end the threads. */
 void syncing_stop(void);
 
