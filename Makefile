@@ -29,7 +29,10 @@ SEED := $(shell date +%Y%m%d)0000
 # The versions of Kafka that test-kafka uses beside that of tests/kafka/pom.xml.
 KAFKA_VERSIONS := 3.9.2 4.4.0
 
-.PHONY: help demo test test-fast test-long test-kafka check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
+# The seeds of simulate: one that is given, or always the same ones.
+SIMULATED := $(if $(filter command line,$(origin SEED)),$(SEED),1 --count 25)
+
+.PHONY: help demo test test-fast test-long test-kafka simulate night check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -73,6 +76,13 @@ docs: $(VENV)/.installed ## the documents as a site, build/docs/site/index.html,
 	@$(PYTHON) -m docs
 
 # SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
+simulate: $(VENV)/.installed ## the whole daemon in a simulation, about a minute: make simulate SEED=12345678
+	@$(WITH_VENV) python -m tests.simulation.daemon_command $(SIMULATED) --repeat 2 $(ARGS)
+
+night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800
+	@$(WITH_VENV) python -m tests.simulation.daemon_command $$(date +%s)0000 --count 1000000000 --quiet \
+		--seconds $(or $(SECONDS),28800) $(ARGS)
+
 fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600
 	@$(WITH_VENV) python -m tests.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
 

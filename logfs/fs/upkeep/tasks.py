@@ -74,7 +74,7 @@ class BackgroundTasks:
         self._note_directory_look = note_directory_look
         self._tree = tree
         self._clock = clock
-        self._due: set[MountedPartition] = set()
+        self._due: dict[MountedPartition, None] = {}  # in the order in which it became due
         self._busy: set[MountedPartition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
@@ -87,7 +87,7 @@ class BackgroundTasks:
     def want_maintenance(self, partition: MountedPartition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""
         if partition not in self._busy:
-            self._due.add(partition)
+            self._due[partition] = None
             self._something_due.set()
 
     async def run(self) -> None:
@@ -121,7 +121,7 @@ class BackgroundTasks:
         while True:
             await self._something_due.wait()
             self._something_due = trio.Event()
-            due, self._due = self._due, set()
+            due, self._due = self._due, {}
             for partition in due:
                 self._busy.add(partition)
                 nursery.start_soon(self._do, partition, partition.log.writable.maintain)

@@ -6,6 +6,7 @@ What they must not do is in ``unfinished``: this is where the three rules are ke
 import contextlib
 import logging
 import threading
+from collections.abc import Iterable
 
 from logfs.disk.vfs import Disk
 from logfs.log.writing._end import PartitionLock
@@ -105,7 +106,7 @@ class LineFiles:
 
     def find_void(self) -> None:
         """Note the files in which a native thread could not cut off what did not happen."""
-        for file in self._open:
+        for file in _in_order(self._open):
             self.note_void(file)
 
     def cut_void(self) -> None:
@@ -163,7 +164,7 @@ class LineFiles:
         if not (self._unsynced or self._unsynced_names or self._has_unsynced_removal):
             return
         with self._lock:
-            files, names = list(self._unsynced), list(self._unsynced_names)
+            files, names = _in_order(self._unsynced), sorted(self._unsynced_names)
             removals = self._removals
         # Without taking the lock: a caller may have it, as it waits for another one in here.
         with self._syncing:
@@ -190,7 +191,7 @@ class LineFiles:
         Raises:
             OSError: A file could not be removed; what changes the log must not continue.
         """
-        for file in list(self._open):
+        for file in _in_order(self._open):
             if not file.line_bytes and _announces(file, below):
                 self._remove_open(file)
         self._remove_outlived(below)
@@ -224,3 +225,8 @@ class LineFiles:
 
 def _announces(file: UnfinishedFile, below: int) -> bool:
     return file.first_announced is not None and file.first_announced < below
+
+
+def _in_order(files: Iterable[UnfinishedFile]) -> list[UnfinishedFile]:
+    """Return files in an order that does not depend on where they are in memory."""
+    return sorted(files, key=lambda file: file.name)

@@ -1,0 +1,391 @@
+"""What happens when: one seed decides it, and the digest is a hash of all that happened."""
+
+import collections
+import hashlib
+import random
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation import calls
+from tests.simulation.clients import TOPIC, Clients
+from tests.simulation.daemon import Daemon, DefectError, Setting
+from tests.simulation.kernel import FuseError, Kernel
+from tests.simulation.power import Kind, PowerCut
+from tests.simulation.preloading import Shared
+
+_MEMORY = Path("/dev/shm")
+_MOST_STEPS = 100_000
+_TIME_STEPS_S = (0.001, 0.05, 1.0, 10.0, 70.0)
+_PAUSES_S = (0.0, 0.1, 5.0)
+_SIGNS = "Traceback", "a bug in logfs", "ERROR", "CRITICAL"
+"""What the log of a daemon must not contain."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed makes likely.
+
+    Attributes:
+        kills: The share of steps after which the daemon is to die at a coming change.
+        restarts: The share of steps with a planned restart.
+        cuts: How many power cuts there are.
+        full: The share of steps in which the disk gets little room, or room again.
+    """
+
+    writers: int
+    followers: int
+    topic_clients: int
+    kills: float
+    restarts: float
+    slow: float
+    cuts: int
+    full: float
+    retains: bool
+    resends: bool
+    options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, choice: random.Random) -> "Plan":
+        """Return the plan of a seed."""
+        retains = choice.random() < 0.25
+        return cls(
+            writers=choice.choice([1, 2, 3, 3, 4, 6]),
+            followers=choice.choice([0, 1, 1, 2]),
+            topic_clients=choice.choice([0, 0, 1, 2, 3]),
+            kills=choice.choice([0.0, 0.01, 0.04, 0.08]),
+            restarts=choice.choice([0.0, 0.0, 0.005, 0.02]),
+            slow=choice.choice([0.0, 0.05, 0.2]),
+            cuts=0 if retains else choice.choice([0, 0, 1, 2]),
+            full=choice.choice([0.0, 0.0, 0.0, 0.02]),
+            retains=retains,
+            resends=choice.random() < 0.8,
+            options=("no_native",) if choice.random() < 0.25 else (),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has come to.
+
+    Attributes:
+        defect: What is wrong; None: nothing was found.
+        digest: A hash of all that went to the disk and to the kernel.
+        simulated_s: How long it took for the daemon.
+    """
+
+    seed: int
+    defect: str | None
+    digest: str
+    counts: collections.Counter[str]
+    simulated_s: float
+
+    def line(self) -> str:
+        """Return it as a line of text."""
+        counts = self.counts
+        return (
+            f"seed {self.seed}: {counts['starts']} starts, {counts['planned restarts']} planned "
+            f"restarts, {counts['power cuts']} power cuts, {counts['replies']} replies, "
+            f"{counts['lines']} lines, {self.simulated_s:.0f} s simulated, digest {self.digest}"
+        )
+
+
+class Run:
+    """One run.
+
+    Args:
+        seed: Decides everything.
+        directory: For the data, and the log of the daemons.
+        trace: A file for what happens, as text; None: none.
+        is_control: Power cuts take what was synced, too.
+    """
+
+    def __init__(self, seed: int, directory: Path, trace: Path | None, *, is_control: bool) -> None:
+        self.choice = random.Random(seed)
+        self.plan = Plan.of(self.choice)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._trace = None if trace is None else trace.open("ab", buffering=0)
+        self.note(f"{self.plan}")
+        setting = Setting(seed, self.plan.options, self.plan.slow, self.plan.cuts > 0, trace)
+        self._digest = hashlib.sha256()
+        self.kernel = self._new_kernel()
+        self.daemon = Daemon(directory, setting, self.kernel)
+        self._begun_s = self.daemon.now_s
+        self.clients = Clients(self.choice, writers=self.plan.writers, retains=self.plan.retains)
+        self._is_control = is_control
+        self._is_calm = True
+        self._is_stuck = False
+
+    def note(self, text: str) -> None:
+        """Write a line for readers."""
+        if self._trace is not None:
+            self._trace.write(text.encode() + b"\n")
+
+    def _new_kernel(self) -> Kernel:
+        return Kernel(self.choice, resends=self.plan.resends, note=self.note)
+
+    def make(self) -> None:
+        """Make the run.
+
+        Raises:
+            DefectError, FuseError: Something is wrong.
+        """
+        self._mount()
+        self.kernel.spawn(self.clients.set_up(self.kernel), "setup")
+        self._drive(self._is_quiet)
+        for _ in range(self.plan.cuts):
+            self._start_clients()
+            steps = self.choice.randrange(20, 400)
+            self._is_calm = False
+            self._drive(lambda: self._is_quiet() or self._after(steps))  # noqa: B023 - used at once
+            self._cut_power()
+        self._start_clients()
+        self._is_calm = False
+        self._drive(lambda: not self.clients.writing and self._only_followers())
+        self._calm()
+        self._drive(self._interrupted)
+        self.clients.judge_readers()
+        text = self._read_all()
+        self.clients.judge(text)
+        self._end_mount()
+        self._mount()
+        if self._read_all() != text:
+            raise DefectError("the log is another one after a clean stop")
+        self._end_mount()
+        self._look_at_log()
+
+    def outcome(self, seed: int, defect: str | None) -> Outcome:
+        """Return what it has come to, after ``close``."""
+        counts = self.counts + self.clients.counts
+        counts["starts"], counts["planned restarts"] = self.daemon.lives, self.daemon.planned
+        simulated_s = self.daemon.now_s - self._begun_s
+        return Outcome(seed, defect, self._digest.hexdigest()[:16], counts, simulated_s)
+
+    def close(self) -> None:
+        """End it."""
+        self._note_kernel()
+        self.daemon.close()
+        self._digest.update(repr(self.daemon.hashes).encode())
+        if self._trace is not None:
+            self._trace.close()
+
+    # Parts
+
+    def _mount(self) -> None:
+        self.kernel.mount()
+        if not self._start():
+            self._after_end()
+
+    def _start(self) -> bool:
+        self.note(f"start {self.daemon.lives + 1} at {self.daemon.now_s:.6f}")
+        return self.daemon.start()
+
+    def _start_clients(self) -> None:
+        clients, kernel, plan = self.clients, self.kernel, self.plan
+        for writer in range(plan.writers):
+            kernel.spawn(clients.write(kernel, writer), f"writer {writer}")
+        kernel.spawn(clients.tail(kernel), "tail")
+        for number in range(plan.followers):
+            polls = self.choice.random() < 0.5
+            task = kernel.spawn(clients.follow(kernel, polls=polls), f"follower {number}")
+            clients.follow_tasks.append(task)
+        for number in range(plan.topic_clients):
+            kernel.spawn(clients.change_topics(kernel), f"topics {number}")
+        if plan.retains:
+            kernel.spawn(clients.retain(kernel), "retention")
+        clients.writing = plan.writers
+        self._steps_left = 0
+
+    def _is_quiet(self) -> bool:
+        return not self.kernel.tasks and not self.kernel.pending
+
+    def _after(self, steps: int) -> bool:
+        self._steps_left += 1
+        return self._steps_left > steps
+
+    def _only_followers(self) -> bool:
+        return all(task in self.clients.follow_tasks for task in self.kernel.tasks)
+
+    def _interrupted(self) -> bool:
+        if self.daemon.pid:
+            self.clients.interrupt_followers(self.kernel)
+        return self._is_quiet()
+
+    def _read_all(self) -> bytes:
+        found: list[bytes] = []
+
+        def read() -> calls.Call:
+            found.append((yield from calls.cat(self.kernel, f"{TOPIC}/0")))
+
+        self.kernel.spawn(read(), "cat")
+        self._drive(lambda: self._is_quiet() and self.daemon.pid != 0)
+        return found[0]
+
+    def _end_mount(self) -> None:
+        """Unmount, or end the daemon by a signal."""
+        if self.choice.random() < 0.5:
+            self.note("unmount")
+            self.kernel.unmount()
+        else:
+            self.note("SIGTERM")
+            self.daemon.signal(signal.SIGTERM)
+        for _ in range(_MOST_STEPS):
+            if not self.daemon.pid:
+                break
+            self._move_time()
+            self.daemon.go()
+        else:
+            raise DefectError("the daemon does not end")
+        if self.daemon.status != 0:
+            raise DefectError(f"a clean stop ended with {self.daemon.status}")
+        self._make_kernel()
+
+    def _make_kernel(self) -> None:
+        self._note_kernel()
+        self.kernel.close()
+        self.kernel = self._new_kernel()
+        self.daemon.forget_mount(self.kernel)
+
+    def _note_kernel(self) -> None:
+        self._digest.update(self.kernel.digest.digest())
+        self.counts.update(self.kernel.counts)
+
+    def _cut_power(self) -> None:
+        """Cut the power: programs end, and what was not synced may be lost."""
+        self.daemon.kill()
+        self._make_kernel()
+        self.daemon.boots += 1
+        self._calm()
+        cut = PowerCut(self.daemon.data, self.choice)
+        changes = self.daemon.changes()
+        if self._is_control:
+            changes = [change for change in changes if change.kind is not Kind.SYNCED]
+        cut.apply(changes)
+        self.note(f"power cut, undone: {dict(cut.undone)}")
+        self.counts["power cuts"] += 1
+        self._mount()
+        self.clients.judge_readers()
+        self.clients.continue_after_power_cut(self._read_all())
+
+    def _calm(self) -> None:
+        """Disturb the daemon no more."""
+        self._is_calm = True
+        self.daemon.words[Shared.ROOM] = self.daemon.words[Shared.CALLS_LEFT] = -1
+
+    def _look_at_log(self) -> None:
+        log = self.daemon.log.read_text()
+        for sign in _SIGNS:
+            at = log.find(sign)
+            if at >= 0:
+                raise DefectError(f"the log contains: {log[max(at - 200, 0) : at + 1500]}")
+
+    # Steps
+
+    def _drive(self, is_over: Callable[[], bool]) -> None:
+        """Let programs and daemon run in turn until something holds."""
+        for _ in range(_MOST_STEPS):
+            if is_over():
+                return
+            self._step()
+        waiting = [f"{p.opcode.name} {p.unique}" for p in self.kernel.pending.values()]
+        raise DefectError(f"no end after {_MOST_STEPS} steps; without a reply: {waiting[:9]}")
+
+    def _step(self) -> None:
+        choice, kernel, daemon = self.choice, self.kernel, self.daemon
+        if not daemon.pid:
+            self._after_end()
+            return
+        if kernel.ready and choice.random() < 0.75:
+            for _ in range(choice.choice([1, 1, 2, 4])):
+                if kernel.ready:
+                    kernel.step()
+            return
+        if not self._is_calm:
+            self._disturb()
+            if not daemon.pid:
+                return
+        if choice.random() < 0.15 or self._is_stuck or not (kernel.pending or kernel.ready):
+            self._move_time()
+            kernel.let_time_pass()
+        before = kernel.messages
+        daemon.go()
+        self._is_stuck = kernel.messages == before and choice.random() < 0.5
+
+    def _move_time(self) -> None:
+        daemon = self.daemon
+        to_s = min(daemon.deadline_s, daemon.now_s + self.choice.choice(_TIME_STEPS_S))
+        daemon.move_time(to_s)
+        self.note(f"time {daemon.now_s:.6f}")
+
+    def _disturb(self) -> None:
+        choice, plan, daemon = self.choice, self.plan, self.daemon
+        if choice.random() < plan.kills and not self._has_suspects():
+            if choice.random() < 0.2:
+                self.note("kill")
+                daemon.kill()
+                return
+            self._arm(choice.choice([0, 1, 2, 3, choice.randrange(10), choice.randrange(60)]))
+        if choice.random() < plan.restarts and not self._has_suspects():
+            self.note("SIGUSR2")
+            daemon.signal(signal.SIGUSR2)
+        if choice.random() < plan.full:
+            is_full = daemon.words[Shared.ROOM] >= 0
+            room = -1 if is_full else choice.choice([0, 100, 5000, 100_000])
+            self.note(f"room {room}")
+            daemon.words[Shared.ROOM] = room
+
+    def _has_suspects(self) -> bool:
+        """Whether a request would be taken for one that ends the daemons, and get EIO."""
+        return any(
+            request.deaths and request.task not in self.clients.follow_tasks
+            for request in self.kernel.pending.values()
+        )
+
+    def _arm(self, changes: int) -> None:
+        words = self.daemon.words
+        words[Shared.PART], words[Shared.CALLS_LEFT] = self.choice.randrange(256), changes
+        self.note(f"kill at change {changes}")
+
+    def _after_end(self) -> None:
+        choice, daemon = self.choice, self.daemon
+        self.note(f"the daemon has ended: {daemon.status}")
+        self.kernel.daemon_ended()
+        if not daemon.is_kept:
+            raise DefectError(f"the daemon ended with {daemon.status} before it served")
+        daemon.move_time(daemon.now_s + choice.choice(_PAUSES_S))
+        if not self._is_calm and choice.random() < min(5 * self.plan.kills, 0.25):
+            self._arm(choice.choice([choice.randrange(20), choice.randrange(200)]))
+        self._start()
+
+
+def make_run(
+    seed: int, trace: Path | None = None, keep: Path | None = None, *, is_control: bool = False
+) -> Outcome:
+    """Make a run.
+
+    Args:
+        seed: Decides everything.
+        trace: A file for what happens, as text; None: none.
+        keep: A directory that gets the data and the log of the daemons; None: they are removed.
+        is_control: Power cuts take what was synced, too.
+    """
+    if trace is not None:
+        trace.write_bytes(b"")
+    place = _MEMORY if _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="simulation-", dir=place) as name:
+        directory, defect = Path(name) / "run", None
+        directory.mkdir()
+        run = Run(seed, directory, trace, is_control=is_control)
+        try:
+            run.make()
+        except (DefectError, FuseError) as error:
+            defect = f"{type(error).__name__}: {error}"
+        finally:
+            run.close()
+        if keep is not None:
+            without = shutil.ignore_patterns("*.socket")
+            shutil.copytree(directory, keep, ignore=without, dirs_exist_ok=True)
+    return run.outcome(seed, defect)

@@ -1,0 +1,43 @@
+"""The whole daemon from one seed: what its clients see, and that a seed is always the same run."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+SEEDS = 30
+"""Fixed ones; ``make night`` takes others."""
+
+pytestmark = pytest.mark.slow
+
+
+def simulated(*arguments: str, hash_seed: str = "random") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.simulation.daemon_command", *arguments]
+    variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=variables)
+
+
+def last_line(*arguments: str, hash_seed: str) -> str:
+    done = simulated(*arguments, hash_seed=hash_seed)
+    assert done.returncode == 0, done.stdout
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS, 10))
+def test_programs_find_each_line_once_through_kills_and_power_cuts(first: int) -> None:
+    done = simulated(str(first), "--count", "10", "--repeat", "2")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    first, second = (last_line("3", hash_seed=seed) for seed in ("1", "2"))
+    assert first == second
+    assert re.fullmatch(r"seed 3: .*, digest [0-9a-f]{16}", first)
+
+
+def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
+    done = simulated("1", "--count", "12", "--control", "--quiet")
+    assert done.returncode == 1
+    assert "synced, and a power cut took it" in done.stdout
