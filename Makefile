@@ -30,7 +30,7 @@ SEED := $(shell date +%Y%m%d)0000
 KAFKA_VERSIONS := 3.9.2 4.4.0
 
 # The seeds of simulate: one that is given, or always the same ones.
-SIMULATED := $(if $(filter command line,$(origin SEED)),$(SEED),1 --count 25)
+SIMULATED := $(if $(filter command line,$(origin SEED)),$(SEED),1 --count 20)
 
 .PHONY: help demo test test-fast test-long test-kafka simulate night check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
 .PHONY: system-packages kafka spark connector remote

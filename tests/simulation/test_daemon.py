@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-SEEDS = 30
-"""Fixed ones; ``make night`` takes others."""
+SEEDS = 1, 7, 14
+"""The first of four each; ``make night`` takes others."""
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +25,9 @@ def last_line(*arguments: str, hash_seed: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS, 10))
+@pytest.mark.parametrize("first", SEEDS)
 def test_programs_find_each_line_once_through_kills_and_power_cuts(first: int) -> None:
-    done = simulated(str(first), "--count", "10", "--repeat", "2")
+    done = simulated(str(first), "--count", "4", "--repeat", "2")
     assert done.returncode == 0, done.stdout
 
 
@@ -38,6 +38,6 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
 
 
 def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
-    done = simulated("1", "--count", "12", "--control", "--quiet")
+    done = simulated("6", "--control")
     assert done.returncode == 1
     assert "synced, and a power cut took it" in done.stdout
