@@ -4,6 +4,7 @@ Source: Linux fs/fuse, include/uapi/linux/fuse.h.
 """
 
 import os
+import stat
 import struct
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -18,6 +19,12 @@ _DIRENT = struct.Struct("<QQII")
 _LARGE_FILE = 0o100000
 _NO_FLUSH = 1 << 5
 _SCHEDULE_NOTIFY = 1
+_POLL_EVENTS = 0x19
+"""POLLIN, POLLERR, POLLHUP."""
+_HAS_OWNER = 2
+_OWNER = 0x92EEA6BA5915D3EB
+"""The owner of locks, which a request names; the kernel makes it from an address."""
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | _LARGE_FILE
 _SETS_MODE = 1
 
 Call = Generator[tuple[Any, ...], Any, Any]
@@ -89,7 +96,8 @@ def setxattr(kernel: Kernel, path: str, name: str, value: bytes) -> Call:
 
 def chmod(kernel: Kernel, path: str, mode: int) -> Call:
     """Change a mode; returns the one that the reply has."""
-    node, _ = yield from look_up(kernel, path)
+    node, found = yield from look_up(kernel, path)
+    mode |= stat.S_IFMT(found[9])
     body = struct.pack("<IIQQQQQQIIIIIIII", _SETS_MODE, *[0] * 10, mode, *[0] * 4)
     data = yield from request(Op.SETATTR, node, body)
     return ATTRIBUTES.unpack_from(data, 16)[9]
@@ -97,10 +105,10 @@ def chmod(kernel: Kernel, path: str, mode: int) -> Call:
 
 def list_directory(kernel: Kernel, size: int) -> Call:
     """Return the names in the root, as readdir(3) with attributes does."""
-    data = yield from request(Op.OPENDIR, 1, struct.pack("<II", os.O_RDONLY | os.O_DIRECTORY, 0))
+    data = yield from request(Op.OPENDIR, 1, struct.pack("<II", _DIRECTORY, 0))
     handle, offset, names = struct.unpack_from("<Q", data)[0], 0, []
     while True:
-        body = struct.pack("<QQIIQII", handle, offset, size, 0, 0, 0, 0)
+        body = struct.pack("<QQIIQII", handle, offset, size, 0, 0, _DIRECTORY, 0)
         data = yield from request(Op.READDIRPLUS, 1, body)
         if not data:
             break
@@ -115,25 +123,30 @@ def list_directory(kernel: Kernel, size: int) -> Call:
                 if node:
                     kernel.lookups[node] += 1
             position = begin + (length + 7) // 8 * 8
-    kernel.send(Op.RELEASEDIR, 1, struct.pack("<QIIQ", handle, 0, 0, 0))
+    kernel.send(Op.RELEASEDIR, 1, struct.pack("<QIIQ", handle, _DIRECTORY, 0, 0))
     return names
 
 
 def open_file(kernel: Kernel, path: str, flags: int) -> Call:
     """Return an open file."""
     node, _ = yield from look_up(kernel, path)
-    data = yield from request(Op.OPEN, node, struct.pack("<II", flags | _LARGE_FILE, 0))
+    flags |= _LARGE_FILE
+    data = yield from request(Op.OPEN, node, struct.pack("<II", flags, 0))
     handle, open_flags, _ = struct.unpack("<QII", data)
     return OpenFile(node, handle, open_flags, flags)
 
 
-def write(file: OpenFile, data: bytes) -> Call:
-    """Append: one lock over all requests of a call. Returns how many bytes were written."""
+def write(file: OpenFile, data: bytes, shift: int = 0) -> Call:
+    """Append: one lock over all requests of a call. Returns how many bytes were written.
+
+    Args:
+        shift: Where the bytes begin in a page: the first request has so many less.
+    """
     yield "lock", file.node
     done, error = 0, None
     while done < len(data):
-        piece = data[done : done + MIB]
-        head = (file.handle, file.written, len(piece), 0, 0, file.flags, 0)
+        piece = data[done : done + MIB - (0 if done else shift)]
+        head = (file.handle, file.written, len(piece), _HAS_OWNER, _OWNER, file.flags, 0)
         try:
             body = struct.pack("<QQIIQII", *head) + piece
             reply = yield from request(Op.WRITE, file.node, body)
@@ -153,14 +166,15 @@ def write(file: OpenFile, data: bytes) -> Call:
 
 def read(file: OpenFile, size: int, position: int) -> Call:
     """Return bytes of a file."""
-    body = struct.pack("<QQIIQII", file.handle, position, size, 0, 0, file.flags, 0)
+    head = (file.handle, position, size, _HAS_OWNER, _OWNER, file.flags, 0)
+    body = struct.pack("<QQIIQII", *head)
     return (yield from request(Op.READ, file.node, body))
 
 
 def poll(kernel: Kernel, file: OpenFile) -> Call:
     """Wait until a file may have something to read, or for a signal."""
     file.poll_handle = file.poll_handle or next(kernel.poll_handles)
-    body = struct.pack("<QQII", file.handle, file.poll_handle, _SCHEDULE_NOTIFY, 1)
+    body = struct.pack("<QQII", file.handle, file.poll_handle, _SCHEDULE_NOTIFY, _POLL_EVENTS)
     data = yield from request(Op.POLL, file.node, body)
     if not struct.unpack_from("<I", data)[0]:
         yield "poll", file.poll_handle
@@ -185,14 +199,20 @@ def attributes(node: int) -> Call:
     return ATTRIBUTES.unpack_from(data, 16)
 
 
+def flush(file: OpenFile) -> Call:
+    """Tell the daemon of a close(2), unless it wants to know of none."""
+    if not file.open_flags & _NO_FLUSH:
+        body = struct.pack("<QIIQ", file.handle, 0, 0, _OWNER)
+        yield from request(Op.FLUSH, file.node, body)
+
+
 def close(kernel: Kernel, file: OpenFile) -> Call:
     """Close a file; its RELEASE is sent in the background."""
     error = None
-    if not file.open_flags & _NO_FLUSH:
-        try:
-            yield from request(Op.FLUSH, file.node, struct.pack("<QIIQ", file.handle, 0, 0, 1))
-        except FuseError as failed:
-            error = failed
+    try:
+        yield from flush(file)
+    except FuseError as failed:
+        error = failed
     body = struct.pack("<QIIQ", file.handle, file.flags, 0, 0)
     kernel.send(Op.RELEASE, file.node, body)
     if error is not None:

@@ -126,7 +126,7 @@ class Clients:
             while left:
                 stream.unsure = left
                 try:
-                    count = yield from calls.write(file, left)
+                    count = yield from calls.write(file, left, choice.randrange(4096))
                 except FuseError as error:
                     if error.errno != errno.ENOSPC:
                         raise
