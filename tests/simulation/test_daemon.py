@@ -38,6 +38,6 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
 
 
 def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
-    done = simulated("6", "--control")
+    done = simulated("11", "--control")
     assert done.returncode == 1
     assert "synced, and a power cut took it" in done.stdout
