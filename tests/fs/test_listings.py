@@ -206,6 +206,26 @@ async def test_the_hooks_say_what_pyfuse3_says(world: World, kernel: Kernel) -> 
     assert sizes["4"] == 0
 
 
+@pytest.mark.parametrize("has_hooks", [True, False])
+async def test_the_next_daemon_continues_a_listing_after_its_last_name(
+    world: World, kernel: Kernel, *, has_hooks: bool
+) -> None:
+    kernel.has_hooks = has_hooks
+    for topic in ("b", "c", "d"):
+        await world.mkdir(topic)
+    kernel.room = 2 * _bytes_of("b")
+    directory = await kernel.open("")
+    found = await kernel.read(directory, 0)
+    found += await kernel.read(directory, found[-1].next)
+    await world.mkdir("a")
+    await world.delete_topic("b")
+    await world.mkdir("aa")
+    world.operations.directories[directory].names = []  # like in the next daemon
+    while part := await kernel.read(directory, found[-1].next):
+        found += part
+    assert [entry.name for entry in found] == [".", "..", "b", "c", "d"]
+
+
 @pytest.mark.parametrize("room", [160, 177, 352, 1000, 1 << 20])
 async def test_a_name_that_does_not_fit_is_in_the_next_reply(
     world: World, kernel: Kernel, room: int
@@ -215,7 +235,7 @@ async def test_a_name_that_does_not_fit_is_in_the_next_reply(
     kernel.room = max(room, _bytes_of("120"))
     found = await both(kernel, "a")
     assert [entry.name for entry in found] == [".", "..", *map(str, range(121))]
-    assert [entry.next for entry in found] == list(range(1, 124))
+    assert [entry.next & 0xFFFFFFFF for entry in found] == list(range(1, 124))
     assert len(kernel.lookups) == 121
     assert set(kernel.lookups.values()) == {2}
 

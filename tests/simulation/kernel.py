@@ -127,7 +127,6 @@ class Kernel:
         lookups: How often the daemon was asked for an inode, less what was forgotten.
         counts: What has happened, by name.
         messages: How many replies and notifications there were.
-        ends: How many daemons have ended.
         digest: The hash of all messages.
     """
 
@@ -155,7 +154,7 @@ class Kernel:
         self.tasks: list[Task] = []
         self.lookups: collections.Counter[int] = collections.Counter()
         self.counts: collections.Counter[str] = collections.Counter()
-        self.messages = self.ends = 0
+        self.messages = 0
         self.digest = hashlib.sha256()
 
     # The connection
@@ -272,7 +271,6 @@ class Kernel:
     def daemon_ended(self) -> None:
         """Keep what the daemon had not read, and take the replies that it wrote."""
         self.pump()
-        self.ends += 1
         for request in self.pending.values():
             request.deaths += 1
         self._is_holding = True

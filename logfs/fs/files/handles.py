@@ -6,6 +6,7 @@ Blocking, and free of FUSE.
 import os
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
+from zlib import crc32
 
 import trio
 
@@ -490,13 +491,16 @@ def read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:
         reader.may_block = False
 
 
+_NUMBERS = (1 << 32) - 1
+
+
 class DirectoryHandle:
     """One open directory.
 
     Attributes:
         node: The directory.
-        names: The names when the listing began. The kernel continues by their numbers, so names
-            may appear and disappear meanwhile.
+        names: The names when the listing began, or when this daemon continued with it. Names may
+            appear and disappear meanwhile.
     """
 
     __slots__ = ("names", "node")
@@ -504,6 +508,27 @@ class DirectoryHandle:
     def __init__(self, node: DirectoryNode) -> None:
         self.node = node
         self.names: list[str] = []
+
+    def number(self, position: int) -> int:
+        """Return how many names come before a position; see ``position_after``.
+
+        An earlier daemon may have given it, when there were other names.
+        """
+        names, number = self.names, position & _NUMBERS
+        last = names[number - 1] if 0 < number <= len(names) else ""
+        if not number or position_after(number, last) == position:
+            return number
+        tag = position - number
+        found = (at for at, name in enumerate(names, 1) if position_after(at, name) - at == tag)
+        return next(found, number)
+
+
+def position_after(number: int, name: str) -> int:
+    """Return where a listing continues after so many names, of which one is the last.
+
+    It has the number, and 31 bits of a checksum of the name for the next daemon.
+    """
+    return number | crc32(name.encode()) >> 1 << 32
 
 
 class HandleTable(Generic[T]):

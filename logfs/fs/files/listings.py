@@ -30,7 +30,7 @@ from itertools import repeat
 from typing import NamedTuple, Protocol
 
 from logfs.errors import LogfsError
-from logfs.fs.files.handles import DirectoryHandle
+from logfs.fs.files.handles import DirectoryHandle, position_after
 from logfs.fs.partitions.executor import PartitionExecutor
 from logfs.fs.tree.inodes import InodeTable
 from logfs.fs.tree.lookups import Lookups
@@ -52,7 +52,7 @@ _CHANGING = struct.Struct("<QQQQQIII")
 _FIXED = struct.Struct("<IIIIIII")
 """Mode, links, user, group, device, block size, flags."""
 _NAME = struct.Struct("<QQII")
-"""struct fuse_dirent: inode, number of the next name, bytes of the name, type."""
+"""struct fuse_dirent: inode, position of the next name, bytes of the name, type."""
 _CHANGING_AT = _ENTRY.size + _INODE.size
 _ALIGNED_BYTES = 8
 _MS_PER_S = 1000
@@ -110,7 +110,7 @@ class NameListing:
         self._times_ms = [0] * len(nodes)
         data = bytearray()
         for number, (name, node) in enumerate(zip(names, nodes, strict=True)):
-            data += _encoded(name.encode(), node, number + 1)
+            data += _encoded(name.encode(), node, position_after(number + 1, name))
             self.ends.append(len(data))
         self._view = memoryview(data)
 

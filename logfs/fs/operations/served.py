@@ -27,7 +27,7 @@ from pyfuse3 import (
 
 from logfs.errors import LogfsError, NoSuchTopicError, ReadOnlyError
 from logfs.fs.files.followreads import FollowReads, PollHandle
-from logfs.fs.files.handles import DirectoryHandle, HandleTable
+from logfs.fs.files.handles import DirectoryHandle, HandleTable, position_after
 from logfs.fs.files.listings import NOT_COUNTED, Listings
 from logfs.fs.files.openfiles import OpenFiles
 from logfs.fs.handover.journal import Journal, Words
@@ -307,8 +307,8 @@ class Operations(RefusedOperations):
                 executor = listing.partition.executor
                 listing = await executor.query_locally(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
-        if not self.listings.answer(request, directory, start_id):
-            await self._list(directory, start_id, token)
+        if not self.listings.answer(request, directory, start := directory.number(start_id)):
+            await self._list(directory, start, token)
 
     @request_handler
     async def releasedir(self, fh: int) -> None:
@@ -493,7 +493,8 @@ class Operations(RefusedOperations):
                 entry = await self._entry(node)
             except LogfsError:
                 continue  # removed since the listing was begun
-            if not pyfuse3.readdir_reply(token, name, entry, number + 1):
+            following = position_after(number + 1, names[number])
+            if not pyfuse3.readdir_reply(token, name, entry, following):
                 return
             if name not in NOT_COUNTED:
                 self.inodes.count(node)
