@@ -244,7 +244,7 @@ class Clients:
         if text != b"first\nsecond\n":
             raise DefectError(f"{name} contains {text!r}")
         node, found = yield from calls.look_up(kernel, path)
-        if found[1] != len(text):
+        if found[1] < len(text):  # it is larger after a write that a kill has cut
             raise DefectError(f"{path} has {found[1]} bytes, and {len(text)} were read")
         calls.forget(kernel, node)
 
