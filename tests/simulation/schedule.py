@@ -347,7 +347,12 @@ class Run:
 
     def _arm(self, changes: int) -> None:
         words = self.daemon.words
-        words[Shared.PART], words[Shared.CALLS_LEFT] = self.choice.randrange(256), changes
+        part = self.choice.randrange(256)
+        if not self.plan.resends:
+            # Never between a reply and the note of it. Such a kernel does not say that it has the
+            # reply, and what was answered with an error is done again.
+            part &= ~1
+        words[Shared.PART], words[Shared.CALLS_LEFT] = part, changes
         self.note(f"kill at change {changes}")
 
     def _after_end(self) -> None:
