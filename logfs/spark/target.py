@@ -6,12 +6,13 @@ needs are accepted and ignored, and an unknown option is refused.
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import tzinfo
 from typing import NamedTuple
 
 from logfs.arrow.columns import HEADERS
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.errors import InvalidConfigError, NoSuchTopicError, TopicExistsError
 from logfs.library.table_path import parse_path
 from logfs.log.listing import list_partitions
 from logfs.log.manifest import check_may_write
@@ -23,6 +24,7 @@ from logfs.spark.values import flag
 SINK_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("path", "(required)", "one data directory or mount point, or a topic in it"),
     ("topic", "", "where all rows go; without it, and without a topic in the path, each says it"),
+    ("createTopic", "false", "create the topic if it does not exist"),
     ("txnAppId", "", "with txnVersion: a table is appended once for an application and a version"),
     ("txnVersion", "", "a number that only grows for its txnAppId: that of the batch, for example"),
     (
@@ -112,9 +114,23 @@ def parse_target(
     check_may_write(disk)
     present = {one.topic for one in list_partitions(disk)}
     if topic is not None and topic not in present:
-        raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
+        if not flag(given, "createTopic", default=False):
+            raise NoSuchTopicError(
+                f"there is no topic {topic}: create it with logfs topic create, or with the option "
+                "createTopic=true"
+            )
+        _create(root, topic)
     fails_on_loss = flag(given, "failOnDataLoss", default=True)
     return SinkTarget(root, topic, HEADERS.name in columns, _transaction(given), fails_on_loss)
+
+
+def _create(root: str, topic: str) -> None:
+    """Create a topic with the defaults of the data directory."""
+    from logfs.library.places import locate
+    from logfs.library.writer import Writer
+
+    with Writer(locate(root), is_durable=True) as writer, suppress(TopicExistsError):
+        writer.change_topics(lambda topics: topics.create_topic(topic, None, {}))
 
 
 def _transaction(given: Mapping[str, str]) -> Transaction | None:

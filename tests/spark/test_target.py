@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,26 @@ def test_the_topic_is_the_options_the_paths_or_the_rows(logs: Logs) -> None:
     assert target_of(f"{root}/orders", topic="orders").topic == "orders"
 
 
+@pytest.mark.parametrize("is_in_path", [True, False], ids=["path", "option"])
+def test_a_missing_topic_is_created_if_that_is_asked_for(
+    tmp_path: Path, *, is_in_path: bool
+) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("orders")
+    logs.close()
+    root, options = str(logs.path), {} if is_in_path else {"topic": "new"}
+    path = f"{root}/new" if is_in_path else root
+    for asked in ({}, {"createTopic": "false"}):
+        with pytest.raises(NoSuchTopicError, match="createTopic=true"):
+            target_of(path, VALUE, **options, **asked)
+    for _ in range(2):
+        assert target_of(path, VALUE, **options, createTopic="true").topic == "new"
+        assert (logs.path / "new-0").is_dir()
+    with pytest.raises(InvalidConfigError, match="expected true or false"):
+        target_of(f"{root}/other", createTopic="yes")
+    assert not (logs.path / "other-0").exists()
+
+
 def test_options_of_a_network_do_nothing(logs: Logs) -> None:
     found = target_of(
         str(logs.path), topic="orders", kafka_bootstrap_servers="b:9092", includeHeaders="true"
@@ -64,7 +85,7 @@ def test_options_of_a_network_do_nothing(logs: Logs) -> None:
     [
         ("", {"topics": "orders"}, InvalidConfigError, "no option topics; did you mean topic"),
         ("", {"kafka_key_serializer": "x"}, InvalidConfigError, "keys are written as bytes"),
-        ("", {"topic": "none"}, NoSuchTopicError, "there is no topic none: logfs topic create"),
+        ("", {"topic": "none"}, NoSuchTopicError, "there is no topic none: create it with logfs"),
         ("", {}, InvalidConfigError, "nothing says the topic"),
         ("/none", {}, NoSuchTopicError, "there is no topic none"),
         ("/orders", {"topic": "small"}, InvalidConfigError, "the path says topic orders, the op"),
