@@ -77,10 +77,10 @@ docs: $(VENV)/.installed ## the documents as a site, build/docs/site/index.html,
 
 # SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
 simulate: $(VENV)/.installed ## the whole daemon in a simulation, about a minute: make simulate SEED=12345678
-	@$(WITH_VENV) python -m tests.simulation.daemon_command $(SIMULATED) --repeat 2 $(ARGS)
+	@$(WITH_VENV) python -m tests.simulation.daemon $(SIMULATED) --repeat 2 $(ARGS)
 
 night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800
-	@$(WITH_VENV) python -m tests.simulation.daemon_command $$(date +%s)0000 --count 1000000000 --quiet \
+	@$(WITH_VENV) python -m tests.simulation.daemon $$(date +%s)0000 --count 1000000000 --quiet \
 		--seconds $(or $(SECONDS),28800) $(ARGS)
 
 fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600

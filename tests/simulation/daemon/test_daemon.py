@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def simulated(*arguments: str, hash_seed: str = "random") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.simulation.daemon_command", *arguments]
+    command = [sys.executable, "-m", "tests.simulation.daemon", *arguments]
     variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(command, check=False, capture_output=True, text=True, env=variables)
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation import calls
-from tests.simulation.clients import TOPIC, Clients
-from tests.simulation.daemon import Daemon, DefectError, Setting
-from tests.simulation.kernel import FuseError, Kernel
-from tests.simulation.power import Kind, PowerCut
-from tests.simulation.preloading import Shared
+from tests.simulation.daemon import calls
+from tests.simulation.daemon.child import Daemon, DefectError, Setting
+from tests.simulation.daemon.clients import TOPIC, Clients
+from tests.simulation.daemon.kernel import FuseError, Kernel
+from tests.simulation.daemon.power import Kind, PowerCut
+from tests.simulation.daemon.preloading import Shared
 
 _MEMORY = Path("/dev/shm")
 _MOST_STEPS = 100_000

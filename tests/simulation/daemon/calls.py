@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.kernel import MIB, FuseError, Kernel, Op
+from tests.simulation.daemon.kernel import MIB, FuseError, Kernel, Op
 
 ENTRY = struct.Struct("<QQQQII")
 """What LOOKUP replies with: node, generation, validity; then the attributes."""

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tests.simulation import calls
-from tests.simulation.calls import Call, OpenFile
-from tests.simulation.daemon import DefectError
-from tests.simulation.kernel import MIB, FuseError, Kernel, Op, Task
+from tests.simulation.daemon import calls
+from tests.simulation.daemon.calls import Call, OpenFile
+from tests.simulation.daemon.child import DefectError
+from tests.simulation.daemon.kernel import MIB, FuseError, Kernel, Op, Task
 
 TOPIC = "t"
 _LINE = re.compile(rb"w(\d) n(\d{6}) ")

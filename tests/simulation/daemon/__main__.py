@@ -1,4 +1,4 @@
-"""Run the whole daemon in the simulation: ``python -m tests.simulation.daemon_command SEED``."""
+"""Run the whole daemon in the simulation: ``python -m tests.simulation.daemon SEED``."""
 
 import argparse
 import collections
@@ -7,9 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.simulation.preloading import run_preloaded
+from tests.simulation.daemon.preloading import run_preloaded
 
-_MODULE = "tests.simulation.daemon_command"
+_MODULE = "tests.simulation.daemon"
 
 
 def main(arguments: list[str]) -> int:
@@ -36,7 +36,7 @@ def _run(given: argparse.Namespace) -> int:
     from logfs.fs.kernel import hooks
 
     hooks.load()  # before pyfuse3
-    from tests.simulation.schedule import make_run
+    from tests.simulation.daemon.schedule import make_run
 
     began_s, failures, totals, simulated_s = time.monotonic(), 0, collections.Counter[str](), 0.0
     for seed in range(given.seed, given.seed + given.count):

@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation import calls
-from tests.simulation.kernel import IN, MIB, OUT, FuseError, Kernel, Op
+from tests.simulation.daemon import calls
+from tests.simulation.daemon.kernel import IN, MIB, OUT, FuseError, Kernel, Op
 
 _RECORDED = Path(__file__).with_name("recorded.txt")
 _CACHED = {Op.LOOKUP, Op.GETATTR}

@@ -26,10 +26,10 @@ from logfs.fs.options import parse_options
 from logfs.fs.session.connection import HANDED_OVER
 from logfs.fs.session.mount import run_mount
 from logfs.fs.session.supervision import Supervisor
-from tests.simulation.kernel import Kernel
-from tests.simulation.machine import BEGIN_NS, Choices, simulated_machine
-from tests.simulation.power import Change, read_changes
-from tests.simulation.preloading import Shared, SharedWords
+from tests.simulation.daemon.kernel import Kernel
+from tests.simulation.daemon.machine import BEGIN_NS, Choices, simulated_machine
+from tests.simulation.daemon.power import Change, read_changes
+from tests.simulation.daemon.preloading import Shared, SharedWords
 
 _POINT = 100
 """The descriptor at which it is mounted."""

@@ -16,7 +16,7 @@ from logfs.fs.session.machine import Machine, MountPoints
 from logfs.fs.threads import DiskCall, Threads
 from logfs.log.host import Host
 from logfs.machine.host import Clock
-from tests.simulation.preloading import Shared, SharedWords
+from tests.simulation.daemon.preloading import Shared, SharedWords
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

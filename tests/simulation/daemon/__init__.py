@@ -6,10 +6,10 @@ power             power cuts: what was not synced is undone
 kernel            a model of FUSE in the kernel, over a socket pair
 calls             what system calls send
 machine           the machine of the daemon: its time, threads and identifiers
-daemon            a daemon in a child, which the parent moves
+child             a daemon in a child, which the parent moves
 clients           programs that use the mount, and what they have seen
 schedule          what happens when, and the digest of it
-daemon_command    the command line
+__main__          the command line
 
 The daemon is the real one, with pyfuse3, libfuse and the hooks. libfuse is told to mount at
 ``/dev/fd/N``, so it takes the socket as if a parent had opened /dev/fuse for it. It runs in one
