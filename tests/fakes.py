@@ -18,7 +18,6 @@ to the same place again, are dropped. Names and their directories do the same.
     disk.lose_cache(seed)                 # the file system went away and returned, with no boot
 """
 
-import copy
 import errno
 import itertools
 import os
@@ -179,7 +178,7 @@ class FakeDisk:
     def _copy(self) -> "FakeDisk":
         disk = FakeDisk()
         with self.guard:
-            disk._state = copy.deepcopy(self._state)
+            disk._state = self._state.copied()
             disk.now_ms, disk.space_bytes = self.now_ms, self.space_bytes
             disk.names_need_room = self.names_need_room
             disk.mounts = self.mounts

@@ -90,6 +90,11 @@ class Ranges:
         self._starts[first:last] = [start]
         self._ends[first:last] = [end]
 
+    def copied(self) -> "Ranges":
+        copy = Ranges()
+        copy._starts, copy._ends = list(self._starts), list(self._ends)
+        return copy
+
     def cut(self, size: int) -> None:
         count = bisect_left(self._starts, size)
         del self._starts[count:], self._ends[count:]
@@ -138,6 +143,9 @@ class Content:
         end = min(end, self.size)
         return bytes(self.data[position:end]).ljust(max(0, end - position), b"\0")
 
+    def copied(self) -> "Content":
+        return Content(bytearray(self.data), self.size)
+
     def next_data(self, position: int) -> int:
         return position if position < len(self.data) else max(position, self.size)
 
@@ -166,6 +174,16 @@ class FileNode:
     allocated: Ranges = field(default_factory=Ranges)
     unwritten: Ranges = field(default_factory=Ranges)
     """Where a sync has failed: what is written there again does not reach the disk, as on ext4."""
+
+    def copied(self) -> "FileNode":
+        return FileNode(
+            self.mtime_ms,
+            self.content.copied(),
+            self.durable.copied(),
+            list(self.changes),
+            self.allocated.copied(),
+            self.unwritten.copied(),
+        )
 
     def write(self, position: int, data: bytes) -> None:
         self.allocated.add(position, position + len(data))
@@ -210,7 +228,7 @@ class FileNode:
 
     def drop_cached(self) -> None:
         """Forget what is called clean: the disk is read again, and its blocks are known."""
-        self.content = Content(bytearray(self.durable.data), self.durable.size)
+        self.content = self.durable.copied()
         for change in self.changes:
             self.content.apply(change)
         self.unwritten.cut(0)
@@ -230,7 +248,7 @@ class FileNode:
             if random.random() < 0.25 and self.durable.size < size:
                 self.durable.apply(Resize(size))  # the new length arrived, the bytes did not
             self._damage([change for change in kept if isinstance(change, Write)], random)
-        self.content = Content(bytearray(self.durable.data), self.durable.size)
+        self.content = self.durable.copied()
         self.changes.clear()
         self.allocated.cut(self.content.size)
         self.unwritten.cut(0)
@@ -356,6 +374,22 @@ class State:
     root: DirectoryNode
     changes: list[NameChange] = field(default_factory=list)
 
+    def copied(self) -> "State":
+        """Return the same disk once more: a change of one is none of the other."""
+        copies: dict[int, Node] = {}
+        changes = [
+            NameChange(
+                [
+                    (_copied_directory(directory, copies), name, node and _copied(node, copies))
+                    for directory, name, node in change.effects
+                ],
+                [_copied_directory(directory, copies) for directory in change.waits_for],
+                change.is_lost,
+            )
+            for change in self.changes
+        ]
+        return State(_copied_directory(self.root, copies), changes)
+
     def parent(self, name: str) -> tuple[DirectoryNode, str]:
         """Return the directory that holds a name, and the last part of the name."""
         if name.startswith("/") or ".." in name.split("/"):
@@ -443,6 +477,26 @@ class State:
                 node.crash(random)
             else:
                 node.entries = dict(node.durable)
+
+
+def _copied(node: Node, copies: dict[int, Node]) -> Node:
+    """Return the copy of a file or directory, which is made once."""
+    if isinstance(node, DirectoryNode):
+        return _copied_directory(node, copies)
+    copy = copies.get(id(node))
+    if copy is None:
+        copy = copies[id(node)] = node.copied()
+    return copy
+
+
+def _copied_directory(node: DirectoryNode, copies: dict[int, Node]) -> DirectoryNode:
+    found = copies.get(id(node))
+    if isinstance(found, DirectoryNode):
+        return found
+    copy = copies[id(node)] = DirectoryNode(node.mtime_ms)
+    for names, held in ((copy.entries, node.entries), (copy.durable, node.durable)):
+        names.update((name, _copied(child, copies)) for name, child in held.items())
+    return copy
 
 
 def path_of(name: str) -> str:

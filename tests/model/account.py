@@ -3,19 +3,42 @@
 Every line begins with its own number, so that everything found can be told apart: the line
 itself, a piece of it, or something that no program wrote. ``Account.learn`` is told what readers
 see while everything runs, ``Account.settle`` what they see after a stop. Both raise ``Defect``.
+
+A rule is here once, for the schedules of ``tests.model`` and the sequences of ``tests.simulation``.
+Its docstring has the number of the promise in ``logfs/fs/SEMANTICS.md`` that it checks.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NoReturn
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
+from logfs.log.losses import Loss
 from logfs.types import View
 
 UID_BYTES = 8
 Found = tuple[int, bytes]
 """Position and bytes of a line that a reader sees, without its newline."""
+
+
+class Look(NamedTuple):
+    """What a reader is shown of a partition.
+
+    Attributes:
+        found: All lines.
+        end: Where they end.
+        losses: What was told since the last look.
+        offline: Why it cannot be written to; None: it can.
+        copies: The bytes that recovery has set aside, of all ``.cut`` files.
+    """
+
+    found: Sequence[Found]
+    end: int
+    losses: Sequence[Loss] = ()
+    offline: str | None = None
+    copies: bytes = b""
 
 
 class Defect(AssertionError):  # noqa: N818 - it is what the model is looking for
@@ -119,6 +142,7 @@ class Account:
         where: What was at each position that a reader has seen.
         pieces_beside: Pieces that a power cut has kept beside their lines.
         given_up, given_up_most: Records before this position are gone for certain, perhaps.
+        offsets: The offset of each position at which a reader has seen a record.
     """
 
     def __init__(self, name: str, view: View) -> None:
@@ -129,6 +153,7 @@ class Account:
         self.where: dict[int, bytes] = {}
         self.pieces_beside: set[Found] = set()
         self.given_up = self.given_up_most = 0
+        self.offsets: dict[int, int] = {}
         self._volatile: dict[bytes, Line] = {}
         self._last: dict[int, bytes] = {}
 
@@ -157,10 +182,22 @@ class Account:
         """Whether a power cut must not take all of it."""
         return any(line.is_durable or line.synced for line in self.lines.values())
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether a power cut must take nothing of what was accepted."""
+        return all(
+            line.is_gone or line.is_durable or line.synced == line.high
+            for line in self._volatile.values()
+        )
+
     # While it runs
 
     def learn(self, found: Iterable[Found], end: int) -> None:
-        """Take what readers see from ``shown`` on."""
+        """Take what readers see from ``shown`` on.
+
+        Promises 1, 2 and 3: each whole line that was accepted is shown once, those of an open file
+        in order, nothing else is, and the size never shrinks.
+        """
         if end < self.shown:
             self.fail(f"it ends at {end}, and {self.shown} bytes had been shown")
         for at, text in found:
@@ -191,19 +228,101 @@ class Account:
         line.low = line.high = line.full
         self.where[at] = text
 
+    def note_offsets(self, found: Sequence[Found], places: Mapping[int, int]) -> None:
+        """Take to which position each offset leads.
+
+        Promise 5: ``@offset=N`` begins at the record of that offset, which stays the same. With
+        values that have newlines in them, a record would be several lines.
+        """
+        offset_of = {position: offset for offset, position in sorted(places.items(), reverse=True)}
+        for at, text in found:
+            offset = offset_of.get(at)
+            if offset is None:
+                self.fail(f"no offset of {sorted(places)} leads to {at}: {text!r}")
+            known = self.offsets.setdefault(at, offset)
+            if known != offset and self.where.get(at) == text:
+                self.fail(f"{text!r} at {at} had offset {known}, and has {offset}")
+
     # After a stop
 
     def settle(
-        self, found: Sequence[Found], end: int, kind: StopKind, *, may_wait: bool = False
+        self, look: Look, kind: StopKind, *, may_wait: bool = False, has_failed: bool = False
     ) -> None:
         """Compare everything that readers see after a stop, and continue from there.
 
+        Promises 1, 2 and 3: what a write has returned for is there after a kill, what an fsync has
+        covered after a power cut; once, whole or as the piece that was written, where it was.
+        Promise 7: the partition is not offline. Losses: see ``_settle_losses``.
+
         Args:
-            found: All lines.
-            end: Where they end.
+            look: What a reader is shown.
             kind: How it stopped.
             may_wait: Unfinished lines may not be records yet: the disk had no room, or failed.
+            has_failed: Writes or reads have failed before.
         """
+        was_durable = self.is_durable
+        unseen = {uid for uid, line in self.lines.items() if line.position is None}
+        lost_before = {uid for uid, line in self.lines.items() if line.is_gone}
+        if look.offline is not None:
+            self.fail(f"offline: {look.offline}", kind)
+        self._settle_lines(look.found, look.end, kind, may_wait=may_wait)
+        self._settle_order(unseen, kind)
+        lost = [line for uid, line in self.lines.items() if line.is_gone and uid not in lost_before]
+        may_lose = has_failed or (kind.is_lossy and not was_durable)
+        self._settle_losses(look, lost, kind, may_lose=may_lose)
+
+    def _settle_order(self, unseen: Iterable[bytes], kind: StopKind) -> None:
+        """Promise 1: lines of an open file are in the order in which they were written.
+
+        A line that a power cut has taken may be made again of the piece that was kept beside it.
+        """
+        rows: dict[int, list[Line]] = defaultdict(list)
+        for line in (self.lines[uid] for uid in sorted(unseen)):
+            may_move = kind.is_lossy and line.lengths
+            if line.owner and line.position is not None and not (line.is_gone or may_move):
+                rows[line.owner].append(line)
+        for first, second in (pair for lines in rows.values() for pair in pairwise(lines)):
+            if first.position is None or second.position is None:
+                continue
+            if first.position > second.position:
+                self.fail(f"out of order: {second} before {first}", kind)
+
+    def _settle_losses(
+        self, look: Look, lost: Sequence[Line], kind: StopKind, *, may_lose: bool
+    ) -> None:
+        """Promise 7: every loss is told, and none that is none.
+
+        After a power cut, or where a write has failed, a store cannot know for which bytes a write
+        had returned: what was not durable may be told as a loss even if no write had.
+        """
+        for loss in look.losses:
+            if not (loss.kind in ("cut", "line") and may_lose):
+                self.fail(f"a loss that is none: {loss}", kind)
+        for line in lost:
+            if line.uid in look.copies and line.is_promised and not look.losses:
+                self.fail(f"a loss that is not told: {line}", kind)
+
+    def check_read_only(self, shown: Sequence[Found], kept: Sequence[Found]) -> None:
+        """Promise 7: a read-only mount shows the records that recovery would keep.
+
+        Unfinished lines are an exception: they become records when a directory is next opened for
+        writing. So are values that a compaction has replaced: it may be completed by then.
+
+        Args:
+            shown: What was shown before the recovery.
+            kept: What is there after it.
+        """
+        left, before = set(kept), set(shown)
+        for at, text in shown:
+            if (at, text) not in left and self._written(at, text).key is None:
+                self.fail(f"read-only, {text!r} is shown at {at}; recovery has not kept it")
+        for at, text in kept:
+            if (at, text) not in before and not self._written(at, text).lengths:
+                self.fail(f"read-only, {text!r} at {at} is not shown, which recovery keeps")
+
+    def _settle_lines(
+        self, found: Sequence[Found], end: int, kind: StopKind, *, may_wait: bool
+    ) -> None:
         if end < self.shown:
             self.fail(f"it ends at {end}, and {self.shown} bytes had been shown", kind)
         places: dict[bytes, list[Found]] = defaultdict(list)

@@ -19,6 +19,7 @@ from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.loading import recovery
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.log.writing import reservation
@@ -27,7 +28,8 @@ from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import TopicPartition, View
 from tests.fakes import START_MS, Descriptors, FakeDisk
 from tests.fakestate import Stopped
-from tests.model.account import Account, Defect, Found, Line, StopKind
+from tests.model.account import Account, Defect, Found, Line, Look, StopKind
+from tests.model.topic import TopicAccount
 
 T0, T1, C, D = (TopicPartition(*row) for row in (("t", 0), ("t", 1), ("c", 0), ("d", 0)))
 ALL = (T0, T1, C, D)
@@ -78,6 +80,41 @@ class Writer:
         """Bytes of the first line of the queue that are accepted."""
         return self.queue[0].low if self.queue else 0
 
+    @property
+    def stream(self) -> bytes:
+        """The bytes that it has not written of its queue."""
+        return b"".join(line.data + b"\n" for line in self.queue)[self.sent :]
+
+    def offer(self, size: int) -> None:
+        """Note that it is going to write the first bytes of its stream."""
+        end, at = size + self.sent, 0
+        for line in self.queue:
+            if end > at:
+                line.offer(min(end - at, line.full))
+            at += line.full
+
+    def accept(self, size: int) -> None:
+        """Note that so many bytes of its stream were accepted, and no more."""
+        end = size + self.sent
+        for line in list(self.queue):
+            line.accept(max(0, min(end, line.full)))
+            end -= line.full
+            if line.is_promised:
+                self.queue.remove(line)
+
+    def synced(self) -> None:
+        """Note that an fsync has covered what was accepted of an unfinished line."""
+        if self.sent:
+            self.queue[0].synced = self.sent
+
+    def close(self, now_ms: int) -> None:
+        """Close the file; its unfinished line becomes a record, now or when there is room."""
+        for line in self.queue[1:]:
+            line.accept(0) if line.low == line.high else None
+        if self.queue and self.queue[0].high:
+            self.queue[0].end()
+        self.file.close(now_ms)
+
 
 class Batch:
     """What a job has to publish: rows of a partition's account and lines."""
@@ -97,10 +134,8 @@ class Machine:
         writers: The open files.
         batch: What a job tries to publish; None: nothing.
         published: Number of the next batch by query.
-        deleting, making: The topic ``d`` is being deleted, made.
+        topic: The topic ``d``.
         has_failed: Writes or reads have failed since everything was compared.
-        half_deleted: What was in it if a stop interrupted that; a power cut may bring it back.
-        is_half_made: Making it was interrupted; a power cut may take it, unless it was used.
     """
 
     def __init__(
@@ -113,8 +148,6 @@ class Machine:
         self.writers: list[Writer] = []
         self.batch: Batch | None = None
         self.published: Counter[str] = Counter()
-        self.deleting = self.making = self.is_half_made = False
-        self.half_deleted: Account | None = None
         self.has_failed = False
         self._boot = 1
         self._ids = self._uids = self._writers = 0
@@ -137,6 +170,7 @@ class Machine:
         self.store.create_topic("c", 1, self.properties | compact, self.now_ms)
         self.store.create_topic("d", 1, self.properties, self.now_ms)
         self.accounts = {tp: Account(str(tp), View.TSV if tp == C else View.TEXT) for tp in ALL}
+        self.topic = TopicAccount("d", self.accounts[D])
 
     # What there is
 
@@ -198,11 +232,7 @@ class Machine:
     def close_writer(self, writer: Writer) -> None:
         """Close a file; its unfinished line becomes a record, now or when there is room."""
         self.writers.remove(writer)
-        for line in writer.queue[1:]:
-            line.accept(0) if line.low == line.high else None
-        if writer.queue and writer.queue[0].high:
-            writer.queue[0].end()
-        writer.file.close(self.now_ms)
+        writer.close(self.now_ms)
 
     # What readers see
 
@@ -238,16 +268,10 @@ class Machine:
     ) -> None:
         # What a failed disk may have kept back is written again, which needs room for a copy.
         lacks_room = may_wait and self.has_failed and NO_ROOM in (log.offline or "")
-        if log.offline is not None and not lacks_room:
-            account.fail(f"offline: {log.offline}", kind)
-        found = list(lines_from(log, account.view, 0))
-        self.counts["lines checked"] += len(found)
-        account.settle(found, log.snapshot.end.positions[account.view], kind, may_wait=may_wait)
-        for loss in log.losses[self._losses.get(log.topic_partition, 0) :]:
-            # After a power cut, or where a write has failed, a store cannot know for which bytes
-            # a write had returned.
-            if not (loss.kind in ("cut", "line") and (kind.is_lossy or self.has_failed)):
-                account.fail(f"a loss that is none: {loss}", kind)
+        look = look_at(log, account.view, self._losses.get(log.topic_partition, 0))
+        self.counts["lines checked"] += len(look.found)
+        look = look._replace(offline=None) if lacks_room else look
+        account.settle(look, kind, may_wait=may_wait, has_failed=self.has_failed)
 
     # Stops
 
@@ -315,23 +339,11 @@ class Machine:
 
     def _complete_topic(self) -> None:
         """Find out what became of the topic that was being deleted, or made, and continue."""
-        is_there, account = "d" in self.store.topics(), self.accounts.get(D)
-        if is_there and account is None:
-            if self.making:
-                self.accounts[D] = Account(str(D), View.TEXT)
-                self.is_half_made = True
-            elif self.half_deleted is not None:
-                self.accounts[D] = self.half_deleted
-            else:
-                raise Defect("d is there again")
-            self.half_deleted = None
-        elif account is not None and not is_there:
-            if self.deleting:
-                self.half_deleted = account
-            elif not self.is_half_made or account.is_promised:
-                raise Defect("d is gone")
-            del self.accounts[D]
-        self.deleting = self.making = False
+        empty = Account(str(D), View.TEXT)
+        self.topic.settle(empty, is_there="d" in self.store.topics())
+        self.accounts.pop(D, None)
+        if self.topic.account is not None:
+            self.accounts[D] = self.topic.account
 
 
 def damage_checksums(disk: FakeDisk) -> None:
@@ -363,7 +375,23 @@ def _damage_checksums_in(disk: FakeDisk, name: str) -> None:
         at = end
 
 
-def lines_from(log: PartitionLog, view: View, position: int) -> Iterator[Found]:
+def look_at(log: ReadableLog, view: View, losses_known: int = 0) -> Look:
+    """Return what a reader is shown of a log; of its losses those that were not known."""
+    copies = [
+        log.disk.read(f"{log.directory}/{name}", None)
+        for name, _ in log.disk.list(log.directory)
+        if name.endswith(".cut")
+    ]
+    return Look(
+        list(lines_from(log, view, 0)),
+        log.snapshot.end.positions[view],
+        log.losses[losses_known:],
+        log.offline,
+        b"".join(copies),
+    )
+
+
+def lines_from(log: ReadableLog, view: View, position: int) -> Iterator[Found]:
     """Read every kept line from a position on, at which one begins or that is in a hole."""
     reader = TextReader(view, lambda: log.snapshot)
     out = memoryview(bytearray(_READ_BYTES))

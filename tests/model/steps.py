@@ -50,7 +50,7 @@ def write(m: Machine, random: Random) -> None:
     for _ in range(random.randint(0, 3) + (not writer.queue)):
         line = m.new_line(writer.topic_partition, random, writer.number)
         writer.queue.append(line)
-    stream = b"".join(line.data + b"\n" for line in writer.queue)[writer.sent :]
+    stream = writer.stream
     size = random.choice([len(stream), *(random.randint(1, len(stream)) for _ in range(2))])
     is_native = random.random() < NATIVE_WRITES
     return _write(m, writer, stream[: _readable(writer, size)], is_native=is_native)
@@ -68,11 +68,7 @@ def _readable(writer: Writer, size: int) -> int:
 
 
 def _write(m: Machine, writer: Writer, data: bytes, *, is_native: bool) -> None:
-    end, at = len(data) + writer.sent, 0
-    for line in writer.queue:
-        if end > at:
-            line.offer(min(end - at, line.full))
-        at += line.full
+    writer.offer(len(data))
     try:
         accepted = m.write(writer, data, is_native=is_native)
     except OSError as error:
@@ -84,12 +80,7 @@ def _write(m: Machine, writer: Writer, data: bytes, *, is_native: bool) -> None:
     except LogfsError:
         m.close_writer(writer)
         raise
-    end = accepted + writer.sent
-    for line in list(writer.queue):
-        line.accept(max(0, min(end, line.full)))
-        end -= line.full
-        if line.is_promised:
-            writer.queue.remove(line)
+    writer.accept(accepted)
 
 
 def bulk(m: Machine, random: Random) -> None:
@@ -129,8 +120,7 @@ def sync(m: Machine, random: Random) -> None:
     else:
         writer.file.sync()
     m.flushed(writer.topic_partition)
-    if writer.sent:
-        writer.queue[0].synced = writer.sent
+    writer.synced()
 
 
 def flush(m: Machine, random: Random) -> None:
@@ -216,9 +206,9 @@ def delete(m: Machine, random: Random) -> None:
     if D in m.accounts:
         stale = [writer for writer in m.writers if writer.topic_partition == D]
         m.writers = [writer for writer in m.writers if writer not in stale]
-        m.deleting = True
+        m.topic.begin_deleting()
         m.store.delete_topic("d", m.now_ms)
-        m.deleting = False
+        m.topic.deleted()
         del m.accounts[D]
         for writer in stale:
             _expect_refusal(m, writer)
@@ -237,11 +227,10 @@ def _expect_refusal(m: Machine, writer: Writer) -> None:
 
 def make(m: Machine, _random: Random) -> None:
     if D not in m.accounts:
-        m.making = True
+        m.topic.begin_making()
         m.store.create_topic("d", 1, m.properties, m.now_ms)
-        m.making = m.is_half_made = False
-        m.half_deleted = None
         m.accounts[D] = Account(str(D), m.accounts[T0].view)
+        m.topic.made(m.accounts[D])
 
 
 # Publishing
