@@ -59,6 +59,7 @@ class FakeDisk:
         now_ms: Modification time of what is written next.
         space_bytes: Room for the contents of all files together; None: no limit.
         names_need_room: A new file or directory needs its own room.
+        writing: Position and bytes of the last write that ``before`` was told of.
         mounts: How often the file system was mounted; the cache is lost between two mounts.
         cold: Name patterns; ``pread_nowait_into`` of a match would wait.
         descriptors: Its files have these, so that native code writes to them; None: they have none.
@@ -71,6 +72,7 @@ class FakeDisk:
         self.now_ms = START_MS
         self.space_bytes: int | None = None
         self.names_need_room = False
+        self.writing = (0, b"")
         self.mounts = 1
         self.cold: list[str] = []
         self._state = State(DirectoryNode(START_MS))
@@ -183,6 +185,14 @@ class FakeDisk:
             disk.names_need_room = self.names_need_room
             disk.mounts = self.mounts
         return disk
+
+    def tear(self, name: str, position: int, data: bytes) -> None:
+        """Write to a file what a process has written when it is killed within a write."""
+        self._state.file(name).write(position, data)
+
+    def digest(self) -> int:
+        """Return a number that is the same, in this process, for disks that are the same."""
+        return self._state.digest()
 
     def removed_but_open(self) -> int:
         """Return how many files are open that have no name any more."""
@@ -442,6 +452,7 @@ class FakeFile(BeginsSyncs):
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         copied = bytes(data)
+        self._disk.writing = position, copied
         fault = self._disk.begin_tearable("pwrite", self._name, len(copied))
         with self._disk.guard:
             self._check(is_change=True)

@@ -146,6 +146,10 @@ class Content:
     def copied(self) -> "Content":
         return Content(bytearray(self.data), self.size)
 
+    @property
+    def digest(self) -> tuple[int, int]:
+        return hash(bytes(self.data)), self.size
+
     def next_data(self, position: int) -> int:
         return position if position < len(self.data) else max(position, self.size)
 
@@ -389,6 +393,26 @@ class State:
             for change in self.changes
         ]
         return State(_copied_directory(self.root, copies), changes)
+
+    def digest(self) -> int:
+        """Return a number that is the same, in this process, for disks that are the same."""
+        numbers: dict[int, int] = {}
+        rows: list[object] = []
+        directories = [self.root]
+        for directory in directories:
+            for names in (directory.entries, directory.durable):
+                for name, node in sorted(names.items()):
+                    is_new = id(node) not in numbers
+                    rows.append((name, numbers.setdefault(id(node), len(numbers))))
+                    if is_new and isinstance(node, FileNode):
+                        rows += (node.content.digest, node.durable.digest, tuple(node.changes))
+                    elif is_new and isinstance(node, DirectoryNode):
+                        directories.append(node)
+            rows.append("")
+        for change in self.changes:
+            rows += (numbers.get(id(held)) for held in change.waits_for)
+            rows += ((name, node and numbers.get(id(node))) for _, name, node in change.effects)
+        return hash(tuple(rows))
 
     def parent(self, name: str) -> tuple[DirectoryNode, str]:
         """Return the directory that holds a name, and the last part of the name."""

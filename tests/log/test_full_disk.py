@@ -555,3 +555,41 @@ def test_positions_continue_after_a_power_cut_if_all_older_segments_went_without
     bench.log.advance_log_start_offset(end.offset, bench.now_ms)
     bench.crash()
     assert bench.log.snapshot.end.positions.text >= end.positions.text
+
+
+@pytest.mark.allow_log("no whole batch", "it is done once there is room", "is noted there later")
+@pytest.mark.parametrize("room", [0, 40, 100, 200, 400, 1000])
+def test_a_loss_is_told_though_a_full_disk_had_no_room_for_it(room: int) -> None:
+    bench = Bench()
+    bench.write(b"before", b"damaged")
+    data = bytearray(bench.file(log_name(0)))
+    data[-3] ^= 1
+    bench.put(log_name(0), bytes(data))
+    bench.new_boot()
+    bench.disk.fill()
+    bench.disk.space_bytes = bench.disk.used_bytes + room
+    assert lines_of(bench.kill()) == [b"before"]
+    bench.disk.space_bytes = None
+    assert lines_of(bench.kill()) == [b"before"]
+    assert [loss.kind for loss in bench.log.losses] == ["cut"]
+
+
+@pytest.mark.allow_log(
+    "no whole batch", "set aside", "it is done once there is room", "is noted there later"
+)
+@pytest.mark.parametrize("room", [0, 40, 100, 200, 400, 1000])
+def test_a_segment_is_set_aside_and_told_though_a_full_disk_had_no_room_for_it(room: int) -> None:
+    bench = Bench(SMALL)
+    bench.write(*[b"line %d" % n for n in range(20)])
+    first, *later = bench.names(".log")
+    data = bytearray(bench.file(first))
+    data[-3] ^= 1
+    bench.put(first, bytes(data))
+    bench.new_boot()
+    bench.disk.fill()
+    bench.disk.space_bytes = bench.disk.used_bytes + room
+    shown = lines_of(bench.kill())
+    bench.disk.space_bytes = None
+    assert lines_of(bench.kill()) == shown == [b"line 0", b"line 1", b"line 2"]
+    told = {loss.file for loss in bench.log.losses}
+    assert told == {f"{DIRECTORY}/{name}" for name in (first, *later)}

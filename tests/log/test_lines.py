@@ -15,7 +15,16 @@ from logfs.errors import (
 from logfs.log.lines.writer import LineWriter
 from logfs.types import View
 from tests.fakes import FakeDisk
-from tests.log.support import TP, Bench, batches_in, lines_of, log_name, records_in, text_of
+from tests.log.support import (
+    DIRECTORY,
+    TP,
+    Bench,
+    batches_in,
+    lines_of,
+    log_name,
+    records_in,
+    text_of,
+)
 
 HEADER_BYTES = 61
 
@@ -162,6 +171,16 @@ def test_the_start_of_a_line_stays_if_its_end_does_not_parse(bench: Bench) -> No
     assert writer.unfinished == 3
     assert writer.write(b"alue\n", bench.now_ms) == 5
     assert records_of(bench) == [(b"k", b"value")]
+
+
+@pytest.mark.expect_log("set aside")
+def test_a_file_that_is_no_unfinished_line_is_one_loss_whatever_a_power_cut_keeps() -> None:
+    bench = Bench()
+    bench.put(f"logfs.{'0' * 32}.unfinished", b"damaged" * 10)
+    bench.disk.sync_directory(DIRECTORY)
+    bench.kill()
+    bench.crash()
+    assert [loss.kind for loss in bench.log.losses] == ["line"]
 
 
 @pytest.mark.expect_log("set aside")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from logfs.log.losses import Loss
@@ -29,16 +30,16 @@ class Look(NamedTuple):
     Attributes:
         found: All lines.
         end: Where they end.
-        losses: What was told since the last look.
+        losses: All that were ever told.
         offline: Why it cannot be written to; None: it can.
-        copies: The bytes that recovery has set aside, of all ``.cut`` files.
+        copies: The bytes that recovery has set aside, by the names of the ``.cut`` files.
     """
 
     found: Sequence[Found]
     end: int
     losses: Sequence[Loss] = ()
     offline: str | None = None
-    copies: bytes = b""
+    copies: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Defect(AssertionError):  # noqa: N818 - it is what the model is looking for
@@ -143,6 +144,7 @@ class Account:
         pieces_beside: Pieces that a power cut has kept beside their lines.
         given_up, given_up_most: Records before this position are gone for certain, perhaps.
         offsets: The offset of each position at which a reader has seen a record.
+        losses_told: How many losses were told when everything was compared.
     """
 
     def __init__(self, name: str, view: View) -> None:
@@ -154,6 +156,10 @@ class Account:
         self.pieces_beside: set[Found] = set()
         self.given_up = self.given_up_most = 0
         self.offsets: dict[int, int] = {}
+        self.losses_told = 0
+        self._waits = False
+        self._untold: list[Line] = []
+        self._copies: set[str] = set()
         self._volatile: dict[bytes, Line] = {}
         self._last: dict[int, bytes] = {}
 
@@ -268,8 +274,11 @@ class Account:
         self._settle_lines(look.found, look.end, kind, may_wait=may_wait)
         self._settle_order(unseen, kind)
         lost = [line for uid, line in self.lines.items() if line.is_gone and uid not in lost_before]
-        may_lose = has_failed or (kind.is_lossy and not was_durable)
-        self._settle_losses(look, lost, kind, may_lose=may_lose)
+        may_lose = has_failed or self._waits or (kind.is_lossy and not was_durable)
+        self._untold += [line for line in lost if line.is_promised]
+        self._settle_losses(look, kind, may_lose=may_lose, may_wait=may_wait)
+        self._waits = may_wait and may_lose  # what had no room is told once there is some
+        self.losses_told = len(look.losses)
 
     def _settle_order(self, unseen: Iterable[bytes], kind: StopKind) -> None:
         """Promise 1: lines of an open file are in the order in which they were written.
@@ -287,20 +296,23 @@ class Account:
             if first.position > second.position:
                 self.fail(f"out of order: {second} before {first}", kind)
 
-    def _settle_losses(
-        self, look: Look, lost: Sequence[Line], kind: StopKind, *, may_lose: bool
-    ) -> None:
+    def _settle_losses(self, look: Look, kind: StopKind, *, may_lose: bool, may_wait: bool) -> None:
         """Promise 7: every loss is told, and none that is none.
 
         After a power cut, or where a write has failed, a store cannot know for which bytes a write
         had returned: what was not durable may be told as a loss even if no write had.
         """
-        for loss in look.losses:
+        for loss in look.losses[self.losses_told :]:
             if not (loss.kind in ("cut", "line") and may_lose):
                 self.fail(f"a loss that is none: {loss}", kind)
-        for line in lost:
-            if line.uid in look.copies and line.is_promised and not look.losses:
+        if may_wait:
+            return  # bytes that recovery cuts once there is room are told then
+        copies = b"".join(look.copies[name] for name in look.copies if name not in self._copies)
+        for line in self._untold:
+            if line.uid in copies and not look.losses:
                 self.fail(f"a loss that is not told: {line}", kind)
+        self._untold.clear()
+        self._copies.update(look.copies)
 
     def check_read_only(self, shown: Sequence[Found], kept: Sequence[Found]) -> None:
         """Promise 7: a read-only mount shows the records that recovery would keep.

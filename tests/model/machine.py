@@ -151,7 +151,6 @@ class Machine:
         self.has_failed = False
         self._boot = 1
         self._ids = self._uids = self._writers = 0
-        self._losses: dict[TopicPartition, int] = {}
         self.properties = {
             # Native code appends where a batch may have 8 KiB, and is not compressed.
             "internal.segment.bytes": random.choice(["300", "700", "3000", *(3 * ["9000"])]),
@@ -268,7 +267,7 @@ class Machine:
     ) -> None:
         # What a failed disk may have kept back is written again, which needs room for a copy.
         lacks_room = may_wait and self.has_failed and NO_ROOM in (log.offline or "")
-        look = look_at(log, account.view, self._losses.get(log.topic_partition, 0))
+        look = look_at(log, account.view)
         self.counts["lines checked"] += len(look.found)
         look = look._replace(offline=None) if lacks_room else look
         account.settle(look, kind, may_wait=may_wait, has_failed=self.has_failed)
@@ -330,11 +329,6 @@ class Machine:
     def _after_stop(self, kind: StopKind, *, may_wait: bool = False) -> None:
         self._complete_topic()
         self.settle(self.store, self.accounts, kind, may_wait=may_wait)
-        self.pass_over_losses()
-
-    def pass_over_losses(self) -> None:
-        """Look for losses among those to come only."""
-        self._losses = {tp: len(self.log(tp).losses) for tp in self.present()}
         self.has_failed = False
 
     def _complete_topic(self) -> None:
@@ -375,19 +369,19 @@ def _damage_checksums_in(disk: FakeDisk, name: str) -> None:
         at = end
 
 
-def look_at(log: ReadableLog, view: View, losses_known: int = 0) -> Look:
-    """Return what a reader is shown of a log; of its losses those that were not known."""
-    copies = [
-        log.disk.read(f"{log.directory}/{name}", None)
+def look_at(log: ReadableLog, view: View) -> Look:
+    """Return what a reader is shown of a log."""
+    copies = {
+        name: log.disk.read(f"{log.directory}/{name}", None)
         for name, _ in log.disk.list(log.directory)
         if name.endswith(".cut")
-    ]
+    }
     return Look(
         list(lines_from(log, view, 0)),
         log.snapshot.end.positions[view],
-        log.losses[losses_known:],
+        list(log.losses),
         log.offline,
-        b"".join(copies),
+        copies,
     )
 
 

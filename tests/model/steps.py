@@ -370,7 +370,7 @@ def _load_again(m: Machine, random: Random) -> None:
             m.close_writer(writer)
         m.settle_one(m.store.reload(tp, m.now_ms), m.accounts[tp], StopKind.KILL)
     if offline:
-        m.pass_over_losses()
+        m.has_failed = False
 
 
 def back_up(m: Machine, random: Random) -> None:

@@ -177,10 +177,10 @@ def test_a_loss_that_is_none() -> None:
 
 def test_a_line_that_is_set_aside_and_not_told() -> None:
     account, _ = whole()
-    account.settle(Look([], END, [CUT], copies=WHOLE), StopKind.POWER)
+    account.settle(Look([], END, [CUT], copies={"0.cut": WHOLE}), StopKind.POWER)
     account, _ = whole()
     with pytest.raises(Defect, match="a loss that is not told"):
-        account.settle(Look([], END, copies=WHOLE), StopKind.POWER)
+        account.settle(Look([], END, copies={"0.cut": WHOLE}), StopKind.POWER)
 
 
 def test_a_partition_that_is_offline() -> None:

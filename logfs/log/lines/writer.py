@@ -421,6 +421,7 @@ def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLin
     except LogfsError as error:
         set_aside(log, data, str(error), now_ms)
         log.disk.remove(path)
+        log.disk.sync_directory(log.directory)  # or it would be another loss after a power cut
         return None
 
 

@@ -99,7 +99,7 @@ def load_segments(loader: Loader) -> None:
             continue
         is_next = base_offset == next_offset or loader.table is None
         if entry is None and not is_next and loader.must_recover(_after(bases, number)):
-            _set_aside(loader, bases[number:], "the segment before it is lost")
+            _set_aside_later(loader, bases[number:], "the segment before it is lost")
             loader.has_truncated = True
             break
         try:
@@ -423,6 +423,7 @@ def _truncate_tail(
             logger.info("%s and were cut: their append was not complete; %s", what, where)
         else:
             loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
+            loader.losses.save()  # a disk too full for that may have room when this is repeated
         log.truncate(position)
         log.sync()
 
@@ -490,10 +491,21 @@ def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
             name = names.unused_cut_file(disk.exists, segment.directory, base_offset, 0)
             loader.lose("cut", segment.name, 0, size,
                         f"{segment.name}: {why}, so it was set aside as {name}")  # fmt: skip
+            loader.losses.save()
             disk.rename(segment.name, f"{segment.directory}/{name}")
         remove_segment_files(disk, segment)
         disk.sync_directory(segment.directory)
         loader.has_changed = True
+
+
+def _set_aside_later(loader: Loader, bases: Sequence[int], why: str) -> None:
+    """Set segments aside as soon as there is room to say so."""
+
+    def remove() -> None:
+        _set_aside(loader, bases, why)
+
+    with loader.deferring(remove):
+        remove()
 
 
 def _save_tail(

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 AT_ONCE_BYTES = 128 * 1024 * 1024
 """A tenth of a second's work."""
 _LEAST_BYTES = 64 * 1024
+_UNSETTLED_MS = -1
+"""Instead of a time stamp so young that it may not change if the directory changes once more."""
 _NO_INODE = -1
 """The inode of a partition whose directory is a symbolic link: told of, and not followed."""
 
@@ -222,6 +224,7 @@ class FollowedStore(Catalog[AnyLog]):
         """Return the log of a partition; None if it is just being made."""
         followed: WatchedLog | None = None
         log: AnyLog
+        mtime_ms = self._mtime_of(topic_partition)
         try:
             if self._bucket is not None and self._bucket.head_files(topic_partition.directory):
                 from logfs.services.following.bucketlog import follow_bucket
@@ -238,20 +241,22 @@ class FollowedStore(Catalog[AnyLog]):
         self._unfollowed.pop(topic_partition, None)
         if followed is not None:
             self._followed[topic_partition] = followed
-        else:
-            with contextlib.suppress(OSError):  # it is a link: it has to be another name first
-                mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
-                self._unfollowed[topic_partition] = mtime_ms
+        elif mtime_ms is not None:  # else it is a link: it has to be another name first
+            self._unfollowed[topic_partition] = (
+                mtime_ms if mtime_ms < loading.now_ms - RACY_MS else _UNSETTLED_MS
+            )
         return log
+
+    def _mtime_of(self, topic_partition: TopicPartition) -> int | None:
+        try:
+            return self.disk.stat(topic_partition.directory).mtime_ms
+        except OSError:
+            return None
 
     def _try_again(self, now_ms: int) -> None:
         """Load again what could not be followed, once its directory has changed."""
         for topic_partition, mtime_ms in list(self._unfollowed.items()):
-            try:
-                is_changed = self.disk.stat(topic_partition.directory).mtime_ms != mtime_ms
-            except OSError:
-                continue
-            if is_changed:
+            if self._mtime_of(topic_partition) not in (None, mtime_ms):
                 with self._changes:
                     inode = self._directories[topic_partition]
                     self._begin(self._first_look(now_ms), {topic_partition: inode})
