@@ -174,7 +174,7 @@ def test_the_start_of_a_line_stays_if_its_end_does_not_parse(bench: Bench) -> No
 
 
 @pytest.mark.expect_log("set aside")
-def test_a_file_that_is_no_unfinished_line_is_one_loss_whatever_a_power_cut_keeps() -> None:
+def test_a_file_that_is_no_unfinished_line_is_one_loss_after_a_power_cut_too() -> None:
     bench = Bench()
     bench.put(f"logfs.{'0' * 32}.unfinished", b"damaged" * 10)
     bench.disk.sync_directory(DIRECTORY)

@@ -340,28 +340,34 @@ class Machine:
             self.accounts[D] = self.topic.account
 
 
-def damage_checksums(disk: FakeDisk) -> None:
+def damage_checksums(disk: FakeDisk, *, is_dense: bool = False) -> None:
     """Damage the checksum of each batch whose magic or base offset alone a power cut has damaged.
 
     No checksum covers these, so recovery keeps such a batch, as Kafka does. Readers get EIO at the
     magic; a base offset that nothing disproves is taken as it is. That is tested by itself; a
     schedule must find the batch cut, as after any other damage.
+
+    Args:
+        is_dense: Offsets have no gaps, so that every wrong base offset is known.
     """
     for directory, is_directory in disk.list(""):
         for name, _ in disk.list(directory) if is_directory else ():
             if name.endswith(".log"):
-                _damage_checksums_in(disk, f"{directory}/{name}")
+                _damage_checksums_in(disk, f"{directory}/{name}", is_dense=is_dense)
 
 
-def _damage_checksums_in(disk: FakeDisk, name: str) -> None:
+def _damage_checksums_in(disk: FakeDisk, name: str, *, is_dense: bool) -> None:
     data, at = disk.read(name, None), 0
+    base = expected = int(name.rpartition("/")[2][:20])
     while at + 61 <= len(data):
         end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         if not at + 61 <= end <= len(data):
             return
         checksum = int.from_bytes(data[at + 17 : at + 21], "big")
-        base, offset = int(name.rpartition("/")[2][:20]), int.from_bytes(data[at : at + 8], "big")
+        offset = int.from_bytes(data[at : at + 8], "big")
         is_odd = data[at + 16] > 2 or offset - base > MAX_RELATIVE_OFFSET
+        is_odd = is_odd or (is_dense and offset != expected)
+        expected = offset + 1 + int.from_bytes(data[at + 23 : at + 27], "big")
         if is_odd and crc32c(data[at + 21 : end]) == checksum:
             file = disk.open(name, write=True)
             file.pwrite(bytes([data[at + 17] ^ 1]), at + 17)

@@ -1,6 +1,6 @@
 """The log layer, simulated: every short sequence of operations, stopped everywhere.
 
-It owns a store of one topic on a disk in memory, without mount, thread and clock, so that a run of it
+It owns a store of one topic on a disk in memory, without mount, thread and clock, so that a run
 is the same each time. A reader finds here::
 
     machine     one start of the store, every kind of reader, and what outlasts a stop
@@ -8,6 +8,7 @@ is the same each time. A reader finds here::
     stops       at which moments an operation can stop, and how
     judging     what readers find after a stop, compared with what programs were told
     sequences   all sequences up to a length, and what they find
+    support     the fixed part that ``make test`` runs
     planted     defects that are put into a copy of the tree, and which sequence finds each
 
 The promises themselves are in ``tests.model``: one oracle, for random schedules and for these.

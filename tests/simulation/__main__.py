@@ -7,6 +7,7 @@ import time
 
 from tests.simulation.machine import KINDS
 from tests.simulation.operations import sequences_of
+from tests.simulation.planted import hunt, plant_all
 from tests.simulation.sequences import Search, kinds_named
 
 
@@ -27,6 +28,15 @@ def main() -> int:
     sequences.add_argument("--failures", type=int, default=10, help="end after so many; 10")
     sequences.add_argument("--share", default="1/1", help="only each n-th sequence: 1/4")
     sequences.set_defaults(run=run_sequences)
+    planted = commands.add_parser("defects", help="plant defects in a copy, and look for them")
+    planted.add_argument(
+        "--seconds", type=float, default=120, help="of the processor for each; 120"
+    )
+    planted.add_argument("names", nargs="*", help="only these; all")
+    planted.set_defaults(run=lambda options: plant_all(options.names, options.seconds))
+    hunting = commands.add_parser("hunt", help="run sequences of all kinds until one fails")
+    hunting.add_argument("--seconds", type=float, default=120, help="of the processor; 120")
+    hunting.set_defaults(run=lambda options: hunt(options.seconds))
     options = parser.parse_args()
     return int(options.run(options))
 

@@ -1,7 +1,7 @@
 """What every kind of reader finds after a stop, compared with what programs were told.
 
-A judgment opens the directory read-only, follows it, starts the store for writing, compares, goes
-on with a write, an fsync and maintenance, cuts the power, and compares again. All of it may be
+A judgment opens the directory read-only, follows it, starts the store for writing and compares.
+Then come a write, an fsync, maintenance and a power cut, and it compares again. All of it may be
 stopped once more: ``Judgment.moments``.
 """
 
@@ -41,7 +41,7 @@ class Judgment:
         self._machine = Machine(kind, copy)
         self._machine.stop(fault.kind, fault.seed(where))
         if fault.kind.is_lossy:
-            damage_checksums(self._machine.disk)
+            damage_checksums(self._machine.disk, is_dense=kind.name != "compacted")
         self._told = self._machine.told
 
     def key(self) -> int:
@@ -66,7 +66,7 @@ class Judgment:
                 if not self._settle():
                     return
                 self._check_readers(shown, followed)
-                self._go_on()
+                self._continue()
                 self._check_followed(followed)
         finally:
             self.moments = moments.found
@@ -143,7 +143,7 @@ class Judgment:
                 f"a query that plans sees end {end}, the owner {machine.log.log_end_offset}"
             )
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Write two lines, sync them, and do what a daemon does in a minute."""
         run = Run(self._machine)
         run.write(2)

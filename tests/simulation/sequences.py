@@ -75,13 +75,24 @@ class Search:
         self._seen: set[tuple[int, bool]] = set()
 
     def run_all(
-        self, sequences: Iterable[tuple[str, ...]], seconds: float = 1e9, failures: int = 10
+        self,
+        sequences: Iterable[tuple[str, ...]],
+        seconds: float = 1e9,
+        failures: int = 10,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Run sequences until their end, or until there is no time or are so many failures."""
+        """Run sequences, until there are so many failures or the time is over.
+
+        Args:
+            sequences: Their operations.
+            seconds: How long, of the processor.
+            failures: How many failures end it.
+            is_over: Asked before each sequence whether the time is over.
+        """
         until_s = time.process_time() + seconds
         with quiet(), without_threads():
             for sequence in sequences:
-                if time.process_time() >= until_s or len(self.failures) >= failures:
+                if time.process_time() >= until_s or is_over() or len(self.failures) >= failures:
                     return
                 self._run(sequence)
 
