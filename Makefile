@@ -15,7 +15,8 @@ ARGS :=
 # last ones were defects of logfs. Tests of stops and kills are not run again: a line that is lost once
 # in a while is lost. This goes when ten runs in a row were green.
 RERUNS := --reruns 1 --max-suite-reruns 2 --rerun-show-tracebacks --rerun-except Timeout \
-	--rerun-exclude-path tests/model --rerun-exclude-path tests/fs/test_kills.py \
+	--rerun-exclude-path tests/model --rerun-exclude-path tests/simulation \
+	--rerun-exclude-path tests/fs/test_kills.py \
 	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
 # Processes that run the tests, more than two processors: many wait for a disk, a clock or a broker.
 # 0: all in this one.

@@ -340,7 +340,7 @@ class Machine:
             self.accounts[D] = self.topic.account
 
 
-def damage_checksums(disk: FakeDisk, *, is_dense: bool = False) -> None:
+def damage_checksums(disk: FakeDisk, most_gap: int = MAX_RELATIVE_OFFSET) -> None:
     """Damage the checksum of each batch whose magic or base offset alone a power cut has damaged.
 
     No checksum covers these, so recovery keeps such a batch, as Kafka does. Readers get EIO at the
@@ -348,15 +348,15 @@ def damage_checksums(disk: FakeDisk, *, is_dense: bool = False) -> None:
     schedule must find the batch cut, as after any other damage.
 
     Args:
-        is_dense: Offsets have no gaps, so that every wrong base offset is known.
+        most_gap: A base offset that leaves out more offsets than that is a wrong one.
     """
     for directory, is_directory in disk.list(""):
         for name, _ in disk.list(directory) if is_directory else ():
             if name.endswith(".log"):
-                _damage_checksums_in(disk, f"{directory}/{name}", is_dense=is_dense)
+                _damage_checksums_in(disk, f"{directory}/{name}", most_gap)
 
 
-def _damage_checksums_in(disk: FakeDisk, name: str, *, is_dense: bool) -> None:
+def _damage_checksums_in(disk: FakeDisk, name: str, most_gap: int) -> None:
     data, at = disk.read(name, None), 0
     base = expected = int(name.rpartition("/")[2][:20])
     while at + 61 <= len(data):
@@ -366,7 +366,7 @@ def _damage_checksums_in(disk: FakeDisk, name: str, *, is_dense: bool) -> None:
         checksum = int.from_bytes(data[at + 17 : at + 21], "big")
         offset = int.from_bytes(data[at : at + 8], "big")
         is_odd = data[at + 16] > 2 or offset - base > MAX_RELATIVE_OFFSET
-        is_odd = is_odd or (is_dense and offset != expected)
+        is_odd = is_odd or offset - expected > most_gap
         expected = offset + 1 + int.from_bytes(data[at + 23 : at + 27], "big")
         if is_odd and crc32c(data[at + 21 : end]) == checksum:
             file = disk.open(name, write=True)
