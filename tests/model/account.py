@@ -168,10 +168,15 @@ class Account:
         self.lines[line.uid] = self._volatile[line.uid] = line
 
     def flushed(self) -> None:
-        """Note that an fsync has covered every record that a reader has seen."""
+        """Note that an fsync has covered every record, and the lines of closed files that wait.
+
+        Promise 2: the lines before it are on the disk.
+        """
         for uid, line in list(self._volatile.items()):
             if line.position is not None and line.is_promised and not line.is_gone:
                 line.is_durable = True
+            elif line.is_ended and line.low == line.high:
+                line.synced = line.high
             if line.is_durable or line.is_gone:
                 del self._volatile[uid]
 
@@ -190,10 +195,12 @@ class Account:
 
     @property
     def is_durable(self) -> bool:
-        """Whether a power cut must take nothing of what was accepted."""
+        """Whether all that was accepted is in records that a power cut must not take.
+
+        An unfinished line is appended by a recovery too, which may be stopped.
+        """
         return all(
-            line.is_gone or line.is_durable or line.synced == line.high
-            for line in self._volatile.values()
+            line.is_gone or line.is_durable or not line.high for line in self._volatile.values()
         )
 
     # While it runs

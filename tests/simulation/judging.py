@@ -15,7 +15,7 @@ from tests.fakestate import CHANGES
 from tests.model.account import Account, Defect, Found, StopKind
 from tests.model.machine import damage_checksums, lines_from, look_at
 from tests.simulation.machine import GROUPS, Kind, Machine, Scene, T, places_of
-from tests.simulation.operations import Run
+from tests.simulation.operations import MINUTE_MS, Run
 from tests.simulation.stops import Fault, Moment, Moments
 
 _CHANGES = CHANGES - {"open"}
@@ -40,6 +40,7 @@ class Judgment:
     def __init__(self, kind: Kind, scene: Scene, fault: Fault, where: str) -> None:
         copy = scene._replace(disk=scene.disk.after_kill())
         self.moments: list[Moment] = []
+        self._room = fault.room
         self._machine = Machine(kind, copy)
         self._machine.stop(fault.kind, fault.seed(where))
         if fault.kind.is_lossy:
@@ -60,16 +61,19 @@ class Judgment:
             Exception: So it was if anything else comes out.
         """
         machine = self._machine
+        if self._room is not None:
+            self._start_full(self._room)
         shown, followed = self._look_read_only()
         moments = Moments(machine)
         try:
             with moments.taken() if is_stopped_again else nullcontext():
                 machine.start()
-                if not self._settle():
-                    return
-                self._check_readers(shown, followed)
-                self._continue()
-                self._check_followed(followed)
+                if self._settle():
+                    self._check_readers(shown, followed)
+                    self._continue()
+                    self._check_followed(followed)
+                else:
+                    machine.maintain(MINUTE_MS)
         finally:
             self.moments = moments.found
             followed.close(machine.now_ms)
@@ -91,7 +95,17 @@ class Judgment:
             raise Defect(f"readers that must not write have done {changed}")
         return shown, followed
 
-    def _settle(self) -> bool:
+    def _start_full(self, room: int) -> None:
+        """Start on a disk that is nearly full, compare, and be killed."""
+        machine = self._machine
+        machine.disk.fill()
+        machine.disk.space_bytes = machine.disk.used_bytes + room
+        machine.start()
+        self._settle(may_wait=True)
+        machine.disk.kill()
+        machine.disk.space_bytes, machine.disk.names_need_room = None, False
+
+    def _settle(self, *, may_wait: bool = False) -> bool:
         """Compare what is there with what was told; return whether there is a topic."""
         machine, told = self._machine, self._told
         told.topic.settle(Account("t/0", machine.view), is_there=machine.has_topic)
@@ -99,10 +113,11 @@ class Judgment:
             return False
         worst = told.worst or StopKind.KILL
         look = look_at(machine.log, machine.view)
-        told.account.settle(look, worst)
+        told.account.settle(look, worst, may_wait=may_wait)
         told.account.note_offsets(look.found, places_of(machine.log, machine.view))
         self._settle_group()
-        told.worst = None
+        if not may_wait:
+            told.worst = None
         return True
 
     def _settle_group(self) -> None:

@@ -264,7 +264,7 @@ class Machine:
     def stop(self, kind: StopKind, seed: int | None) -> None:
         """Stop everything; see ``FakeDisk`` for the seed."""
         self.disk.before = None
-        self.disk.space_bytes = None
+        self.disk.space_bytes, self.disk.names_need_room = None, False
         if kind is StopKind.KILL:
             self.disk.kill()
         elif kind is StopKind.POWER:

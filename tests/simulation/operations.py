@@ -156,12 +156,12 @@ class Run:
             del writer.queue[1 if writer.sent else 0 :]  # the program gives up
 
     def sync(self) -> None:
-        """Sync the file."""
-        if self.writers:
-            self.writers[-1].file.sync()
-            self.learn()
-            self.machine.told.account.flushed()
-            self.writers[-1].synced()
+        """Sync a file."""
+        writer = self._writer()
+        writer.file.sync()
+        self.learn()
+        self.machine.told.account.flushed()
+        writer.synced()
 
     def close(self) -> None:
         """Close the file."""

@@ -15,6 +15,8 @@ from tests.remote.fakestore import CHANGES as STORE_CHANGES
 from tests.simulation.machine import Machine, Scene
 
 _HEADER_BYTES = 61
+_LITTLE_ROOM = 400
+"""For a copy of what recovery cuts, and not for the note of it."""
 
 
 class Fault(NamedTuple):
@@ -24,11 +26,14 @@ class Fault(NamedTuple):
         name: Its name in the name of a stop.
         kind: What stops.
         keeps: Number of the choice of unsynced sectors that are kept; 0: none is.
+        room: The room on the disk at the next start, which is killed before there is more; None:
+            there is enough.
     """
 
     name: str
     kind: StopKind
     keeps: int = 0
+    room: int | None = None
 
     def seed(self, where: str) -> int | None:
         """Return the seed of ``FakeDisk.crash``, another one for each place."""
@@ -42,6 +47,8 @@ FAULTS = (
     Fault("power2", StopKind.POWER, 2),
     Fault("cache", StopKind.CACHE),
     Fault("cache1", StopKind.CACHE, 1),
+    Fault("full", StopKind.KILL, room=0),
+    Fault("full1", StopKind.POWER, 1, room=_LITTLE_ROOM),
 )
 SECOND = FAULTS[:3]
 """Second stops, and the first ones that have second stops."""

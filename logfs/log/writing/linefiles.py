@@ -173,7 +173,8 @@ class LineFiles:
             for name in names:
                 with contextlib.suppress(FileNotFoundError):  # settled meanwhile
                     self._disk.open(name).sync()
-            if self._has_unsynced_removal:
+            # A line that waits is to be there, one that was removed is not.
+            if names or self._has_unsynced_removal:
                 self._disk.sync_directory(self._directory)
         with self._lock:
             self._synced_removals = max(self._synced_removals, removals)
