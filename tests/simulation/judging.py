@@ -40,7 +40,7 @@ class Judgment:
     def __init__(self, kind: Kind, scene: Scene, fault: Fault, where: str) -> None:
         copy = scene._replace(disk=scene.disk.after_kill())
         self.moments: list[Moment] = []
-        self._room = fault.room
+        self._fault = fault
         self._machine = Machine(kind, copy)
         self._machine.stop(fault.kind, fault.seed(where))
         if fault.kind.is_lossy:
@@ -61,24 +61,35 @@ class Judgment:
             Exception: So it was if anything else comes out.
         """
         machine = self._machine
-        if self._room is not None:
-            self._start_full(self._room)
+        if self._fault.room is not None:
+            self._start_full(self._fault.room)
+            if not self._fault.is_killed:
+                machine.maintain(MINUTE_MS)
+                self._settle()
+                self._continue()
+                self._end()
+                return
+            machine.disk.kill()
         shown, followed = self._look_read_only()
         moments = Moments(machine)
         try:
             with moments.taken() if is_stopped_again else nullcontext():
                 machine.start()
-                if self._settle():
+                has_topic = self._settle()
+                if has_topic:
                     self._check_readers(shown, followed)
-                    self._continue()
+                self._continue()
+                if has_topic:
                     self._check_followed(followed)
-                else:
-                    machine.maintain(MINUTE_MS)
         finally:
             self.moments = moments.found
             followed.close(machine.now_ms)
-        machine.stop(StopKind.POWER, None)
-        machine.start()
+        self._end()
+
+    def _end(self) -> None:
+        """Cut the power so that only what was promised is left, and compare."""
+        self._machine.stop(StopKind.POWER, None)
+        self._machine.start()
         self._settle()
 
     def _look_read_only(self) -> tuple[list[list[Found]], FollowedStore]:
@@ -96,13 +107,12 @@ class Judgment:
         return shown, followed
 
     def _start_full(self, room: int) -> None:
-        """Start on a disk that is nearly full, compare, and be killed."""
+        """Start on a disk that is nearly full, and compare; then there is room."""
         machine = self._machine
         machine.disk.fill()
         machine.disk.space_bytes = machine.disk.used_bytes + room
         machine.start()
         self._settle(may_wait=True)
-        machine.disk.kill()
         machine.disk.space_bytes, machine.disk.names_need_room = None, False
 
     def _settle(self, *, may_wait: bool = False) -> bool:
@@ -162,6 +172,9 @@ class Judgment:
 
     def _continue(self) -> None:
         """Write two lines, sync them, and do what a daemon does in a minute."""
+        if not self._machine.has_topic:
+            self._machine.maintain(MINUTE_MS)
+            return
         run = Run(self._machine)
         run.write(2)
         run.sync()

@@ -26,14 +26,15 @@ class Fault(NamedTuple):
         name: Its name in the name of a stop.
         kind: What stops.
         keeps: Number of the choice of unsynced sectors that are kept; 0: none is.
-        room: The room on the disk at the next start, which is killed before there is more; None:
-            there is enough.
+        room: The room on the disk at the next start; None: enough.
+        is_killed: That start is killed before there is more room.
     """
 
     name: str
     kind: StopKind
     keeps: int = 0
     room: int | None = None
+    is_killed: bool = True
 
     def seed(self, where: str) -> int | None:
         """Return the seed of ``FakeDisk.crash``, another one for each place."""
@@ -49,6 +50,7 @@ FAULTS = (
     Fault("cache1", StopKind.CACHE, 1),
     Fault("full", StopKind.KILL, room=0),
     Fault("full1", StopKind.POWER, 1, room=_LITTLE_ROOM),
+    Fault("room", StopKind.KILL, room=0, is_killed=False),
 )
 SECOND = FAULTS[:3]
 """Second stops, and the first ones that have second stops."""
