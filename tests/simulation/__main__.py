@@ -36,7 +36,8 @@ def main() -> int:
     planted.set_defaults(run=lambda options: plant_all(options.names, options.seconds))
     hunting = commands.add_parser("hunt", help="run sequences of all kinds until one fails")
     hunting.add_argument("--seconds", type=float, default=120, help="of the processor; 120")
-    hunting.set_defaults(run=lambda options: hunt(options.seconds))
+    hunting.add_argument("--known", default="", help="the sequence that runs first: 'plain W,F,W'")
+    hunting.set_defaults(run=lambda options: hunt(options.seconds, options.known))
     options = parser.parse_args()
     return int(options.run(options))
 

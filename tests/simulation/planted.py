@@ -1,7 +1,9 @@
 """Defects that are put into a copy of the tree, one after the other, and what finds each.
 
 A file ``defects/NAME.patch`` takes one rule of the log layer out. Its first line says what is wrong
-then. A patch that does not apply any more fails the run: the rule has moved, and so must the patch.
+then. A second line ``Found by: plain W,F,W`` names a sequence that is known to find it; it runs
+before all others, with ``twice`` at its end with second stops. A patch that does not apply any more
+fails the run: the rule has moved, and so must the patch.
 """
 
 import os
@@ -23,6 +25,7 @@ from tests.simulation.sequences import Search
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "defects"
 _SEED = 1
+_FOUND_BY = "Found by: "
 _PACKAGES = ("logfs", "tests/model", "tests/simulation", "tests/log", "tests/remote")
 _KINDS = ("plain", "compacted", "tiered")
 _SHARES = ((1, 0, 0.25), (2, 0, 0.35), (2, 2, 0.4))
@@ -49,13 +52,24 @@ class Planted(NamedTuple):
         return f"{row}  {self.told.splitlines()[0] if self.told else ''}"
 
 
-def hunt(seconds: float) -> int:
+def hunt(seconds: float, known: str = "") -> int:
     """Run sequences of all kinds until one finds a defect, or for so long; print what was done.
+
+    Args:
+        seconds: How long, of the processor.
+        known: The sequence that runs before the others, as in a patch.
 
     Returns:
         The exit status: 1 if there was one.
     """
     counts: Counter[str] = Counter()
+    if known:
+        name, sequence, *twice = known.split()
+        search = Search(KINDS[name], second=len(sequence) if twice else 0)
+        search.run_all([tuple(sequence.split(","))], failures=1)
+        counts += search.counts
+        if search.failures:
+            return _told(counts, search)
     for depth, second, share in _SHARES:
         for kind in (KINDS[name] for name in _KINDS):
             search = Search(kind, second=second)
@@ -65,12 +79,14 @@ def hunt(seconds: float) -> int:
             search.run_all(sequences, seconds * share / len(_KINDS), 1)
             counts += search.counts
             if search.failures:
-                failure = search.failures[0]
-                states = counts["states judged"]
-                print(f"{states:,} states, {counts['sequences']} sequences: {failure}", flush=True)
-                return 1
-    print(f"{counts['states judged']:,} states, {counts['sequences']} sequences", flush=True)
-    return 0
+                return _told(counts, search)
+    return _told(counts, None)
+
+
+def _told(counts: Counter[str], search: Search | None) -> int:
+    found = "" if search is None else f": {search.failures[0]}"
+    print(f"{counts['states judged']:,} states, {counts['sequences']} sequences{found}", flush=True)
+    return int(search is not None)
 
 
 def plant_all(names: Iterable[str], seconds: float) -> int:
@@ -126,8 +142,10 @@ def apply(patch: Path, tree: Path, *, is_undone: bool = False) -> str:
 
 
 def _hunted(path: Path, tree: Path, seconds: float) -> Planted:
-    title = path.read_text().partition("\n")[0]
+    title, second, *_ = path.read_text().splitlines()
     command = [sys.executable, "-m", "tests.simulation", "hunt", "--seconds", f"{seconds}"]
+    if second.startswith(_FOUND_BY):
+        command += ["--known", second.removeprefix(_FOUND_BY)]
     begun_s = time.monotonic()
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     took_s = time.monotonic() - begun_s

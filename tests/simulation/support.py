@@ -6,8 +6,10 @@ from tests.simulation.machine import KINDS
 from tests.simulation.operations import sequences_of
 from tests.simulation.sequences import Search
 
-FIRST_PRIME = 37
+STEP = 37
 """Every so many sequences of two operations are in the fixed part."""
+FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W")], "compacted": [("W", "W", "K")]}
+"""Sequences that have found a defect, or find a planted one, and are longer than that."""
 
 
 def search_fixed_part(name: str) -> Search:
@@ -16,7 +18,8 @@ def search_fixed_part(name: str) -> Search:
     search = Search(kind)
     search.run_all(sequences_of(kind, 1))
     pairs = (names for names in sequences_of(kind, 2) if len(names) > 1)
-    search.run_all(itertools.islice(pairs, 0, None, FIRST_PRIME))
+    search.run_all(itertools.islice(pairs, 0, None, STEP))
+    search.run_all(FOUND.get(name, []))
     return search
 
 

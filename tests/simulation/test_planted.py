@@ -17,7 +17,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_planted_defect_applies_and_is_named(path: Path, tree: Path) -> None:
     title, _, diff = path.read_text().partition("\n")
     assert title[0].isupper()
-    assert diff.startswith("--- a/logfs/")
+    assert diff.removeprefix("Found by: ").partition("--- a/logfs/")[0].count("\n") <= 1
     (name,) = (row.removeprefix("+++ b/") for row in diff.splitlines() if row.startswith("+++ "))
     before = (tree / name).read_bytes()
     assert apply(path, tree) == ""
