@@ -391,3 +391,15 @@ def test_a_log_is_closed_while_a_thread_flushes_a_line_of_two_writes() -> None:
         assert not thread.is_alive()
     bench.disk.before = None
     assert lines_of(bench.kill()) == [b"half and half"]
+
+
+@pytest.mark.allow_log("waits")
+def test_an_fsync_of_another_file_keeps_a_line_that_found_no_room_at_the_close() -> None:
+    bench = Bench()
+    writer = bench.writer()
+    writer.write(b"half", bench.now_ms)
+    bench.disk.fill()
+    writer.close(bench.now_ms)
+    bench.disk.space_bytes, bench.disk.names_need_room = None, False
+    bench.writer().sync()
+    assert lines_of(bench.crash()) == [b"half"]

@@ -593,15 +593,3 @@ def test_a_segment_is_set_aside_and_told_though_a_full_disk_had_no_room_for_it(r
     assert lines_of(bench.kill()) == shown == [b"line 0", b"line 1", b"line 2"]
     told = {loss.file for loss in bench.log.losses}
     assert told == {f"{DIRECTORY}/{name}" for name in (first, *later)}
-
-
-@pytest.mark.allow_log("waits")
-def test_an_fsync_of_another_file_keeps_a_line_that_found_no_room_at_the_close() -> None:
-    bench = Bench()
-    writer = bench.writer()
-    writer.write(b"half", bench.now_ms)
-    bench.disk.fill()
-    writer.close(bench.now_ms)
-    bench.disk.space_bytes, bench.disk.names_need_room = None, False
-    bench.writer().sync()
-    assert lines_of(bench.crash()) == [b"half"]
