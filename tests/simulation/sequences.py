@@ -69,6 +69,7 @@ class Search:
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
         self.report: Callable[[Failure], object] = lambda _: None
+        self._is_over: Callable[[], bool] = lambda: False
         self._second = second
         self._only_stop = only_stop
         self._only_second = only_second
@@ -81,18 +82,21 @@ class Search:
         failures: int = 10,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Run sequences, until there are so many failures or the time is over.
+        """Run sequences, until there are so many failures or the time is over, also within one.
 
         Args:
             sequences: Their operations.
             seconds: How long, of the processor.
             failures: How many failures end it.
-            is_over: Asked before each sequence whether the time is over.
+            is_over: Asked whether the time is over.
         """
         until_s = time.process_time() + seconds
+        self._is_over = lambda: (
+            time.process_time() >= until_s or is_over() or len(self.failures) >= failures
+        )
         with quiet(), without_threads():
             for sequence in sequences:
-                if time.process_time() >= until_s or is_over() or len(self.failures) >= failures:
+                if self._is_over():
                     return
                 self._run(sequence)
 
@@ -114,7 +118,7 @@ class Search:
 
     def _judge(self, sequence: tuple[str, ...], moment: Moment, fault: Fault) -> None:
         name = f"{moment.name}/{fault.name}"
-        if self._only_stop not in ("", name):
+        if self._only_stop not in ("", name) or self._is_over():
             return
         again = fault in SECOND and (len(sequence) <= self._second or bool(self._only_second))
         judgment = Judgment(self.kind, moment.scene, fault, f"{sequence} {name}")
@@ -137,7 +141,7 @@ class Search:
         fault: Fault,
     ) -> None:
         name = f"{moment.name}/{fault.name}"
-        if self._only_second not in ("", name):
+        if self._only_second not in ("", name) or self._is_over():
             return
         judgment = Judgment(self.kind, moment.scene, fault, f"{sequence} {stops[0][0]} {name}")
         if not self._is_new(judgment, again=False):

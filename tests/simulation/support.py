@@ -8,7 +8,7 @@ from tests.simulation.sequences import Search
 
 STEP = 37
 """Every so many sequences of two operations are in the fixed part."""
-FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W")], "compacted": [("W", "W", "K")]}
+FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W")]}
 """Sequences that have found a defect, or find a planted one, and are longer than that."""
 
 

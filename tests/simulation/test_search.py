@@ -61,8 +61,9 @@ def test_a_search_does_the_same_each_time() -> None:
 
 def test_a_search_ends_when_the_time_is_over() -> None:
     search = Search(PLAIN)
-    search.run_all(sequences_of(PLAIN, 3), is_over=lambda: search.counts["sequences"] > 0)
+    search.run_all(sequences_of(PLAIN, 3), is_over=lambda: search.counts["states judged"] > 9)
     assert search.counts["sequences"] == 1
+    assert search.counts["states judged"] == 10
 
 
 def test_all_sequences_of_a_length_are_there_once() -> None:
