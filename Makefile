@@ -76,10 +76,10 @@ format: $(VENV)/.installed ## format, and mend what lint can mend
 docs: $(VENV)/.installed ## the documents as a site, build/docs/site/index.html, with all links checked
 	@$(PYTHON) -m docs
 
-# SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
 simulate: $(VENV)/.installed ## the whole daemon in a simulation, about a minute: make simulate SEED=12345678
 	@$(WITH_VENV) python -m tests.simulation.daemon $(SIMULATED) --repeat 2 $(ARGS)
 
+# SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
 night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800
 	@$(WITH_VENV) python -m tests.simulation.daemon $$(date +%s)0000 --count 1000000000 --quiet \
 		--seconds $(or $(SECONDS),28800) $(ARGS)

@@ -11,6 +11,8 @@ is the same each time. A reader finds here::
     support     the fixed part that ``make test`` runs
     planted     defects that are put into a copy of the tree, and which sequence finds each
 
+The package ``daemon`` simulates a whole daemon, with its mount.
+
 The promises themselves are in ``tests.model``: one oracle, for random schedules and for these.
 ``docs/internals/simulation.md`` says how to add an operation, a fault, a promise or a defect.
 
