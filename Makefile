@@ -33,7 +33,7 @@ KAFKA_VERSIONS := 3.9.2 4.4.0
 # The seeds of simulate: one that is given, or always the same ones.
 SIMULATED := $(if $(filter command line,$(origin SEED)),$(SEED),1 --count 20)
 
-.PHONY: help demo test test-fast test-long test-kafka simulate night check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
+.PHONY: help demo test test-fast test-long test-kafka simulate mutants night check format docs fuzz bench bench-peers bench-record plot install uninstall dist deb image clean
 .PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
@@ -78,6 +78,9 @@ docs: $(VENV)/.installed ## the documents as a site, build/docs/site/index.html,
 
 simulate: $(VENV)/.installed ## the whole daemon in a simulation, about a minute: make simulate SEED=12345678
 	@$(WITH_VENV) python -m tests.simulation.daemon $(SIMULATED) --repeat 2 $(ARGS)
+
+mutants: $(VENV)/.installed ## planted defects: which of them short sequences find, and how soon
+	@$(WITH_VENV) python -m tests.simulation defects $(ARGS)
 
 # SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
 night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800
