@@ -23,7 +23,7 @@ from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.lines.form import Lines, LineTarget
-from logfs.log.publishing.staging import StagedFile, encode_staged
+from logfs.log.publishing.staging import PublishOptions, StagedFile, encode_staged
 from logfs.log.writing.producerbatches import Appended
 from logfs.records._encoding import encode_records
 from logfs.records.compression import Buffer
@@ -65,6 +65,7 @@ class _Attached(NamedTuple):
 
 
 _NOTHING = _Attached()
+_OF_STREAM = PublishOptions()
 
 
 class Daemon(Closeable):
@@ -426,9 +427,7 @@ class Daemon(Closeable):
         query: str,
         batch: int,
         staged: Sequence[StagedFile],
-        *,
-        is_single: bool = False,
-        fails_on_loss: bool = True,
+        options: PublishOptions = _OF_STREAM,
     ) -> bool:
         """Append the staged files of a batch; see ``publish`` in ``logfs.log.publishing.publish``.
 
@@ -438,8 +437,8 @@ class Daemon(Closeable):
         fields = {
             "query": query,
             "batch": batch,
-            "is_single": is_single,
-            "leaves_out": not fails_on_loss,
+            "is_single": options.is_single,
+            "leaves_out": not options.fails_on_loss,
         }
         return bool(self.ask("publish", fields, payload=encode_staged(staged)))
 

@@ -27,7 +27,7 @@ from logfs.library.places import locate
 from logfs.library.stored_partitions import now_ms
 from logfs.log.publishing.ledger import read_ledger, read_ledgers
 from logfs.log.publishing.publish import forget, publish
-from logfs.log.publishing.staging import StagedFile, remove_staged
+from logfs.log.publishing.staging import PublishOptions, StagedFile, remove_staged
 from logfs.log.store import LogStore
 from logfs.services.overview import topic_overview
 from logfs.spark.target import BYTES_OF_A_BATCH, TRANSACTION, SinkTarget, advice_on
@@ -112,16 +112,15 @@ def publish_batch(
     target: SinkTarget, query: str, batch: int, files: Sequence[StagedFile], *, is_single: bool
 ) -> None:
     """Publish through the daemon that owns the directory, or under the lock."""
-    fails = target.fails_on_loss
+    options = PublishOptions(is_single, target.fails_on_loss)
 
     def ask(daemon: Daemon) -> None:
-        daemon.publish(query, batch, files, is_single=is_single, fails_on_loss=fails)
+        daemon.publish(query, batch, files, options)
         if is_single:
             daemon.forget(query)
 
     def do(store: LogStore) -> None:
-        at = now_ms()
-        publish(store, query, batch, files, at, is_single=is_single, fails_on_loss=fails)
+        publish(store, query, batch, files, now_ms(), options)
         if is_single:
             forget(store, query)
 

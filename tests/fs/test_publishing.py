@@ -11,7 +11,7 @@ import trio
 from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS
-from logfs.log.publishing.staging import StagedFile, StagingWriter, encode_staged
+from logfs.log.publishing.staging import PublishOptions, StagedFile, StagingWriter, encode_staged
 from logfs.records._encoding import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
@@ -85,7 +85,9 @@ async def test_a_log_that_went_offline_is_reloaded_and_the_batch_completed(
 async def test_a_query_of_one_batch_leaves_nothing(served: Served) -> None:
     def ask() -> None:
         with served.daemon() as daemon:
-            assert daemon.publish(QUERY, 0, [stage(served, [b"one"])], is_single=True)
+            assert daemon.publish(
+                QUERY, 0, [stage(served, [b"one"])], PublishOptions(is_single=True)
+            )
             assert read_ledger(served.world.disk, QUERY).is_single
             daemon.forget(QUERY)
 

@@ -13,7 +13,7 @@ from logfs.errors import CorruptCheckpointError, DataLossError, UnsupportedForma
 from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.publish import publish
-from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
+from logfs.log.publishing.staging import PublishOptions, StagedFile, StagingWriter, query_key
 from logfs.records.batch import decode_records
 from logfs.records.record import Record
 from logfs.services.retention.trimming import trim
@@ -91,7 +91,9 @@ def test_more_records_of_a_batch_are_left_out_if_that_is_asked_for() -> None:
     bench = two_topics()
     publish(bench.store, QUERY, 0, [stage(bench.disk, values_of("old", 4))], bench.now_ms)
     more = stage(bench.disk, values_of("new", 6))
-    assert not publish(bench.store, QUERY, 0, [more], bench.now_ms, fails_on_loss=False)
+    assert not publish(
+        bench.store, QUERY, 0, [more], bench.now_ms, PublishOptions(fails_on_loss=False)
+    )
     assert lines_in(bench.store) == values_of("old", 4)
     assert staged_names(bench.disk) == []
 

@@ -9,7 +9,7 @@ from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.leftovers import EXPIRATION_MS, LOOK_INTERVAL_MS
 from logfs.log.publishing.publish import forget, publish
-from logfs.log.publishing.staging import query_key
+from logfs.log.publishing.staging import PublishOptions, query_key
 from tests.fakes import FakeDisk
 from tests.log.publishing import (
     QUERY,
@@ -37,8 +37,10 @@ def age(bench: Bench, path: str, ms: int) -> None:
 def test_a_query_of_one_batch_leaves_nothing() -> None:
     bench = two_topics()
     staged = stage(bench.disk, values_of("v", 4))
-    assert publish(bench.store, QUERY, 0, [staged], bench.now_ms, is_single=True)
-    assert not publish(bench.store, QUERY, 0, [staged], bench.now_ms, is_single=True)
+    assert publish(bench.store, QUERY, 0, [staged], bench.now_ms, PublishOptions(is_single=True))
+    assert not publish(
+        bench.store, QUERY, 0, [staged], bench.now_ms, PublishOptions(is_single=True)
+    )
     forget(bench.store, QUERY)
     forget(bench.store, QUERY)
     assert own_files(bench.disk) == staged_names(bench.disk) == []
@@ -56,7 +58,7 @@ def test_an_old_ledger_of_a_query_of_one_batch_is_removed() -> None:
     bench = two_topics()
     for query, is_single in (("single", True), ("stream", False)):
         staged = stage(bench.disk, [b"v"], query=query)
-        publish(bench.store, query, 0, [staged], bench.now_ms, is_single=is_single)
+        publish(bench.store, query, 0, [staged], bench.now_ms, PublishOptions(is_single))
     single, stream = (format_ledger_file(query_key(query)) for query in ("single", "stream"))
     for name in (single, stream):
         age(bench, name, EXPIRATION_MS)

@@ -20,7 +20,7 @@ from logfs.log.lines.form import Lines
 from logfs.log.lines.pipelined import append_file, append_file_by_key
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.publish import concerned, forget, publish
-from logfs.log.publishing.staging import decode_staged
+from logfs.log.publishing.staging import PublishOptions, decode_staged
 from logfs.log.writing.producerbatches import Appended, decode_batches
 from logfs.machine.host import Clock
 from logfs.records.compression import Buffer
@@ -97,10 +97,8 @@ class AppendCommands:
                 partitions.append(self._operations.tree.partition(*topic_partition))
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
-        call = partial(
-            publish, self._store.writable, query, batch, staged, now_ms,
-            is_single=request["is_single"], fails_on_loss=not request["leaves_out"],
-        )  # fmt: skip
+        options = PublishOptions(request["is_single"], not request["leaves_out"])
+        call = partial(publish, self._store.writable, query, batch, staged, now_ms, options)
         was_first = await _beside(partitions, call)
         self._note(request, partitions, sum(file.size_bytes for file in staged))
         for partition in partitions:

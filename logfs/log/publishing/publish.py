@@ -31,6 +31,7 @@ from logfs.log.publishing.ledger import (
     write_ledger,
 )
 from logfs.log.publishing.staging import (
+    PublishOptions,
     StagedFile,
     check_staged,
     query_key,
@@ -50,19 +51,18 @@ _topic_partition = attrgetter("topic_partition")
 _EPOCH = 0
 _OURS = 1 << 62
 """Producer ids from here on: brokers count theirs from 0."""
+_OF_STREAM = PublishOptions()
 PUBLISHING = threading.Lock()
 """Held while a batch is published: two threads would append the same batch twice."""
 
 
-def publish(  # noqa: PLR0913 - a batch, and how it is to be treated
+def publish(
     store: Catalog[PartitionLog],
     query: str,
     batch: int,
     staged: Sequence[StagedFile],
     now_ms: int,
-    *,
-    is_single: bool = False,
-    fails_on_loss: bool = True,
+    options: PublishOptions = _OF_STREAM,
 ) -> bool:
     """Append the staged records of a batch; return False if that was done before.
 
@@ -70,9 +70,6 @@ def publish(  # noqa: PLR0913 - a batch, and how it is to be treated
 
     Args:
         batch: The number of the batch; the numbers of a query only grow.
-        is_single: The query has no other batch; the caller calls ``forget`` afterwards.
-        fails_on_loss: Refuse a batch that was published before with fewer records; else log that
-            the others are left out.
 
     Raises:
         DataLossError: Staged records are missing, or would be left out; nothing was appended.
@@ -90,10 +87,10 @@ def publish(  # noqa: PLR0913 - a batch, and how it is to be treated
             was_begun = ledger.done == batch
         is_new = ledger.done < batch
         if not is_new:
-            _check_repeated(ledger, batch, staged, fails_on_loss=fails_on_loss)
+            _check_repeated(ledger, batch, staged, fails_on_loss=options.fails_on_loss)
         if is_new:
             intent = _intend(store, query, batch, staged)
-            ledger = ledger._replace(intent=intent, is_single=is_single)
+            ledger = ledger._replace(intent=intent, is_single=options.is_single)
             write_ledger(store.disk, ledger)
             ledger = carry_out(store, ledger, intent, now_ms)
         _clear(store, ledger, {file.topic_partition for file in staged})

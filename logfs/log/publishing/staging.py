@@ -32,6 +32,19 @@ _HEAD = struct.Struct(">8sII")
 _MAGIC = b"LFSTAGED"
 
 
+class PublishOptions(NamedTuple):
+    """How a batch is published.
+
+    Attributes:
+        is_single: The query has no other batch; the caller calls ``forget`` afterwards.
+        fails_on_loss: Refuse a batch that was published before with fewer records; else log that
+            the others are left out.
+    """
+
+    is_single: bool = False
+    fails_on_loss: bool = True
+
+
 class StagedFile(NamedTuple):
     """A file that a task has staged for a partition, in whose directory it is."""
 
