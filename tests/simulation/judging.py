@@ -124,7 +124,9 @@ class Judgment:
             return False
         worst = told.worst or StopKind.KILL
         look = look_at(machine.log, machine.view)
-        told.account.settle(look, worst, may_wait=may_wait)
+        has_cut = told.has_cut and worst.is_lossy
+        told.account.settle(look, worst, may_wait=may_wait, has_failed=has_cut)
+        told.has_cut &= not worst.is_lossy
         told.account.note_offsets(look.found, places_of(machine.log, machine.view))
         self._settle_group()
         if not may_wait:

@@ -126,6 +126,8 @@ class Told:
         lines, files: How many lines were made, and how many files were opened.
         starts: How often a store was opened, so that no id is given twice.
         worst: The worst stop since everything was compared; None: none.
+        has_cut: A kill on a full disk may have left half an append, which was cut, maybe not
+            durably: after a power cut a store cannot tell it from one that a write returned for.
     """
 
     topic: TopicAccount
@@ -134,6 +136,7 @@ class Told:
     files: int = 0
     starts: int = 0
     worst: StopKind | None = None
+    has_cut: bool = False
 
     @property
     def account(self) -> Account:
@@ -264,6 +267,7 @@ class Machine:
     def stop(self, kind: StopKind, seed: int | None) -> None:
         """Stop everything; see ``FakeDisk`` for the seed."""
         self.disk.before = None
+        self.told.has_cut |= kind is StopKind.KILL and self.disk.space_bytes is not None
         self.disk.space_bytes, self.disk.names_need_room = None, False
         if kind is StopKind.KILL:
             self.disk.kill()
