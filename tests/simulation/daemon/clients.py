@@ -309,9 +309,11 @@ class Clients:
             for writer, lines in self._by_writer(text[: text.rfind(b"\n") + 1]).items():
                 stream, position = self.streams[writer], 0
                 wanted = stream.before + _lines_of(bytes(stream.sent) + stream.unsure)
-                places = {line: i for i, line in enumerate(wanted)}
+                places = collections.defaultdict(list)  # a power cut may leave a line twice
+                for i, line in enumerate(wanted):
+                    places[line].append(i)
                 for line in lines:
-                    at = places.get(line, -1)
+                    at = next((i for i in places[line] if i >= position), -1)
                     if at < position or (at > position and not self._retains):
                         raise DefectError(
                             f"{reader.name}: line {at} of writer {writer} in the place of "
