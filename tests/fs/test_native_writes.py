@@ -34,6 +34,8 @@ while rest or not os.path.exists(stop):
     while len(rest) < 2000 and not os.path.exists(stop):
         rest += b"%s-%d-%s\\n" % (name.encode(), count, b"x" * chance.choice([0, 9, 200, 70000]))
         count += 1
+    if not rest:
+        break
     size = chance.randint(1, len(rest)) if chance.random() < 0.5 else len(rest)
     try:
         rest = rest[os.write(file, rest[:size]) :]
