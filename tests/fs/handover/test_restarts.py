@@ -26,6 +26,8 @@ while rest or not os.path.exists(stop):
     while len(rest) < 2000 and not os.path.exists(stop):
         rest += b"%s %d %s\\n" % (name.encode(), count, b"x" * chance.choice([0, 9, 200, 5000]))
         count += 1
+    if not rest:
+        break
     size = chance.randint(1, len(rest))
     written = os.write(file, rest[:size])
     rest = rest[written:]
