@@ -123,10 +123,7 @@ def query_options(command: Command) -> Command:
         query = RecordQuery(since, until, search, template)
         return command(*arguments, query=query, **options)
 
-    decorated: Any = call
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return _with_options(call, _OPTIONS)  # type: ignore[no-any-return]
 
 
 def context_options(command: Command) -> Command:
@@ -157,10 +154,14 @@ def context_options(command: Command) -> Command:
         query = replace(query, context=context, is_reversed=reverse, is_count=count)
         return command(*arguments, query=query, **options)
 
-    decorated: Any = call
-    for option in reversed(_CONTEXT_OPTIONS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return _with_options(call, _CONTEXT_OPTIONS)  # type: ignore[no-any-return]
+
+
+def _with_options(call: Any, options: Sequence[Callable[[Any], Any]]) -> Any:  # noqa: ANN401
+    """Decorate a function with options, the first of them first in its help."""
+    for option in reversed(options):
+        call = option(call)
+    return call
 
 
 def _no_level(_context: click.Context, _option: click.Parameter, level: str | None) -> None:

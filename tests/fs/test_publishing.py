@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
+from logfs.errors import ControlError, DataLossError, NoSuchTopicError, ReadOnlyError
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS
 from logfs.log.publishing.staging import PublishOptions, StagedFile, StagingWriter, encode_staged
@@ -95,6 +95,21 @@ async def test_a_query_of_one_batch_leaves_nothing(served: Served) -> None:
     assert await served.world.cat("orders/0") == b"one\n"
     names = [name for name, _ in served.world.disk.list("")]
     assert not [name for name in names if name.endswith(".ledger")]
+
+
+@pytest.mark.expect_log("1 records are left out")
+async def test_a_batch_that_comes_again_with_more_records_is_a_loss(served: Served) -> None:
+    assert await publish(served, 0, [stage(served, [b"one"])])
+    more = [stage(served, [b"one", b"two"])]
+    with pytest.raises(DataLossError, match="2 records, but was published with 1"):
+        await publish(served, 0, more)
+
+    def leave_out() -> None:
+        with served.daemon() as daemon:
+            assert not daemon.publish(QUERY, 0, more, PublishOptions(fails_on_loss=False))
+
+    await run(leave_out)
+    assert await served.world.cat("orders/0") == b"one\n"
 
 
 async def test_a_running_daemon_removes_the_leftovers_of_jobs(served: Served) -> None:
