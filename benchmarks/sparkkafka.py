@@ -121,7 +121,7 @@ def _to_mount(table: "DataFrame", point: Path) -> Callable[[], float]:
         writer = table.write.format("logfs").mode("append")
         seconds = _timed(lambda: writer.save(str(topic)))
         written = _count(table, topic)
-        topic.rmdir()
+        _delete(topic)
         return _checked(seconds, written, table)
 
     return run
@@ -130,6 +130,11 @@ def _to_mount(table: "DataFrame", point: Path) -> Callable[[], float]:
 def _create(topic: Path) -> None:
     if command(["topic", "create", str(topic), "--partitions", str(PARTITIONS)]):
         raise RuntimeError(f"{topic} could not be made")
+
+
+def _delete(topic: Path) -> None:
+    if command(["topic", "delete", "--now", str(topic)]):
+        raise RuntimeError(f"{topic} could not be deleted")
 
 
 def _count(table: "DataFrame", topic: Path) -> int:
