@@ -115,7 +115,7 @@ SERVICES_FLOORS = (
     {"retention", "compaction"},
     {"packing"},
     {"tiering", "following", "backup", "verifying", "dumping", "planning", "clusters"},
-    {"overview", "administration", "salvage", "scanning", "reindexing"},
+    {"overview", "administration", "salvage", "scanning", "reindexing", "journaling"},
 )
 
 FS_FLOORS = (

@@ -55,6 +55,10 @@ COMMANDS = {
         "salvage", "Copy what can be read of the damaged data directory DAMAGED into DATA."
     ),
     "remote": Entry("remote", "Copy logs to an object store, check it, and get logs back from it."),
+    "promote": Entry(
+        "promote",
+        "Continue the logs of the store URL in DATA, after the machine that wrote them was lost.",
+    ),
     "doctor": Entry("doctor", "Collect what a bug report about a data directory needs."),
     "plan": Entry(
         "plan",

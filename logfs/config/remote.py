@@ -13,6 +13,8 @@ from logfs.config.kinds import MAX_LONG, int_kind, long_kind
 from logfs.config.settings import Settings, setting
 from logfs.errors import InvalidConfigError
 
+_LEAST_FRESHNESS_MS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class _Text:
@@ -66,6 +68,12 @@ class RemoteConfig(Settings):
         None,
         "the region of the bucket; unset: that of the environment",
     )
+    freshness_ms: int = setting(
+        long_kind(0),
+        0,
+        "the loss of the machine loses the records of at most so long: every so often one object "
+        "with all that is not sealed is stored; 0: sealed segments are all that is stored",
+    )
     cache_bytes: int = setting(
         long_kind(0), 10 << 30, "room for parts of objects in the cache directory"
     )
@@ -107,4 +115,8 @@ class RemoteConfig(Settings):
         if not self.url:
             raise InvalidConfigError(
                 "url is missing; expected an address such as s3://BUCKET/PREFIX"
+            )
+        if 0 < self.freshness_ms < _LEAST_FRESHNESS_MS:
+            raise InvalidConfigError(
+                f"freshness.ms={self.freshness_ms}: expected 0, or {_LEAST_FRESHNESS_MS} or more"
             )

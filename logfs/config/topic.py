@@ -283,6 +283,13 @@ class TopicConfig(Settings):
         "size above which local copies of remote segments go; -2: retention.bytes",
         broker=("log.local.retention.bytes",),
     )
+    logfs_remote_freshness: bool = setting(
+        Boolean(),
+        True,
+        "whether records that are not sealed yet go to the object store as well, every "
+        "freshness.ms of logfs.remote",
+        broker=("logfs.remote.freshness",),
+    )
     logfs_sealed_compression_type: SealedCompression = setting(  # noqa: RUF009 - as above
         Choice(SealedCompression),
         SealedCompression.UNCOMPRESSED,

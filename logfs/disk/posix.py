@@ -153,6 +153,10 @@ class PosixDisk:
         finally:
             file.close()
 
+    def sync_all(self) -> None:
+        """Have everything on the disk that was written to any file system, also without a sync."""
+        os.sync()
+
     def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         """See ``vfs.Disk``."""
         file = self.open(name)

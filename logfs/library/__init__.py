@@ -34,4 +34,5 @@ For the command line, and for programs that want the same::
     addresses           what an address means when its files are read, without a mount
     backup              backing up and restoring a data directory
     remote              the object store of a data directory
+    promote             continuing the logs of a store on another machine
 """

@@ -25,7 +25,7 @@ from logfs.log.listing import list_partitions
 from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
 from logfs.log.remote.of_disk import catalog_of
 from logfs.machine.daemonnote import read_daemon_note
-from logfs.machine.disks import bucket_disk, disk_of
+from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, system_clock
 from logfs.services.backup.copying import Job, SourceChangedError
 from logfs.services.backup.point import Point
@@ -90,7 +90,7 @@ def take_backup(
     data, target = os.path.realpath(data), local_directory(destination)
     if os.path.commonpath([data, target]) in (data, target):
         raise BackupError(f"{target} and {data} lie in each other: expected a directory outside")
-    _check_place(target)
+    check_outside(target)
     earlier = () if wanted.previous is None else _newest_in(wanted.previous, target)
     for _ in range(_ATTEMPTS):
         _make(target, like=data)
@@ -131,7 +131,7 @@ def restore_backup(
     backup, data = _check_restore(backup, data, topics)
     is_other = _holds_others(data)
     _make(data, like=backup)
-    with _owned(data):
+    with locked_directory(data):
         transfer = FileTransfer(backup, data, may_link=False, count=count)
         job = _job(PosixDisk(backup), data, transfer, () if is_other else (data,), say)
         try:
@@ -166,9 +166,9 @@ def fetch_store(
     """
     data = local_directory(data)
     Path(data).mkdir(mode=0o755, parents=True, exist_ok=True)
-    _check_place(data)
+    check_outside(data)
     disk = bucket_disk(url)
-    with _owned(data):
+    with locked_directory(data):
         job = _job(disk, data, DiskTransfer(disk, data, count=count), (data,), say)
         try:
             return restore_all(job, url, topics)
@@ -187,7 +187,7 @@ def salvage_directory(
     """Copy what can be read of a damaged data directory into a new one; durable on return.
 
     Args:
-        damaged: Only read; no process may write it.
+        damaged: Only read; no process may write it. The URL of a store will do.
         data: A missing or empty directory, or one in which the same was interrupted.
         is_preview: Only read; nothing is written.
         count: Called with numbers of bytes as they are read.
@@ -199,18 +199,25 @@ def salvage_directory(
         OSError: ``data`` cannot be written, or the root of ``damaged`` not be listed.
     """
     check_damaged(damaged, topics)
-    damaged, data = os.path.realpath(damaged), local_directory(data)
-    source = PosixDisk(damaged)
-    if os.path.commonpath([damaged, data]) in (damaged, data):
-        raise BackupError(f"{damaged} and {data} lie in each other: expected a directory outside")
-    _check_place(data)
+    source, data = _damaged_disk(damaged), local_directory(data)
+    if not is_url(damaged):
+        damaged = os.path.realpath(damaged)
+        if os.path.commonpath([damaged, data]) in (damaged, data):
+            raise BackupError(
+                f"{damaged} and {data} lie in each other: expected a directory outside"
+            )
+    check_outside(data)
     now_ms = system_clock().now_ms()
     if is_preview:
         return salvage(source, damaged, None, topics, now_ms, count)
-    _make(data, like=damaged)
-    with _owned(data):
+    if is_url(damaged):
+        Path(data).mkdir(mode=0o755, parents=True, exist_ok=True)
+    else:
+        _make(data, like=damaged)
+    with locked_directory(data):
         done = salvage(source, damaged, PosixDisk(data), topics, now_ms, count)
-    give_away([data], damaged)
+    if not is_url(damaged):
+        give_away([data], damaged)
     return done
 
 
@@ -223,15 +230,20 @@ def check_damaged(damaged: str, topics: Sequence[str] = ()) -> None:
         NoSuchTopicError: One of the topics is not in it.
         OSError: It cannot be listed.
     """
-    source = PosixDisk(os.path.realpath(damaged))
+    source = _damaged_disk(damaged)
     found = list_partitions(source)
-    if not list_partitions(source):
+    if not found:
         raise BackupError(
             "it has no partition: expected a data directory, with directories such as orders-0"
         )
-    if source.is_locked(names.LOCK_FILE):
+    if not is_url(damaged) and source.is_locked(names.LOCK_FILE):
         raise LockedError("a process uses it: stop that first, or copy it with 'logfs backup'")
     choose(found, topics)
+
+
+def _damaged_disk(damaged: str) -> Disk:
+    """Return the disk of a damaged data directory, or of a store with damaged objects."""
+    return bucket_disk(damaged) if is_url(damaged) else PosixDisk(os.path.realpath(damaged))
 
 
 def plan_restore(backup: str, data: str, topics: Sequence[str] = ()) -> RestorePlan:
@@ -257,7 +269,7 @@ def _check_restore(backup: str, data: str, topics: Sequence[str]) -> tuple[str, 
     if os.path.commonpath([backup, data]) in (backup, data):
         raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
     check_backup(backup, data, topics)
-    _check_place(data)
+    check_outside(data)
     kind, is_other = kind_of(data), _holds_others(data)
     if kind is DirectoryKind.OTHER or (is_other and not topics):
         raise BackupError(
@@ -291,7 +303,7 @@ def _holds_others(data: str) -> bool:
     return kind_of(data) is DirectoryKind.DATA and not PosixDisk(data).exists(names.BACKUP)
 
 
-def _check_place(target: str) -> None:
+def check_outside(target: str) -> None:
     """Refuse a directory in a mount of logfs, where it would be a topic, or in a data directory.
 
     Raises:
@@ -373,7 +385,7 @@ def _job(
 
 
 @contextmanager
-def _owned(data: str) -> Iterator[None]:
+def locked_directory(data: str) -> Iterator[None]:
     """Hold the lock of a directory in which logs are restored; raise LockedError if it is taken."""
     try:
         lock = PosixDisk(data).lock(names.LOCK_FILE)

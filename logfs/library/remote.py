@@ -5,25 +5,40 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from logfs.config.remote import RemoteConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.probing import probe
-from logfs.errors import InvalidConfigError, LockedError, NoDataDirectoryError
+from logfs.disk.vfs import Disk
+from logfs.errors import (
+    InvalidConfigError,
+    LockedError,
+    NoDataDirectoryError,
+    RemoteStorageError,
+)
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.owner import data_directory, opened_store, owned
 from logfs.library.places import DirectoryKind, Place, kind_of, local_directory, locate, served_at
+from logfs.log.checkpoints import read_partition_metadata
+from logfs.log.listing import list_partitions
 from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
+from logfs.log.remote.head import WritingDirectory
 from logfs.log.remote.of_disk import bucket_of, catalog_of
 from logfs.log.remote.status import RemoteStatus, remote_as_json
+from logfs.log.store import LogStore
 from logfs.machine.disks import bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.storeplace import StorePlace
 from logfs.machine.stores import open_directory_store
 from logfs.records.jsontext import decode_object
+from logfs.services.journaling.assembly import read_journal
+from logfs.services.journaling.healing import missing_partitions
+from logfs.services.journaling.root import begin_epoch, read_root
+from logfs.services.tiering.ownership import OwnedVersions
 from logfs.services.tiering.owning import PartitionTiering
-from logfs.services.tiering.stores import check_unused, mark_store
+from logfs.services.tiering.stores import check_unused, check_writers, mark_store
 from logfs.types import TopicPartition
 
 _META = ".meta"
@@ -31,17 +46,20 @@ _INIT_TIMEOUT_MS = 10_000
 """A person waits, and an address may be wrong."""
 
 
-def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig:
+def init_store(
+    data: str, url: str, settings: Mapping[str, str], *, is_shared: bool = False
+) -> RemoteConfig:
     """Make a store the one of a data directory; a daemon uses it from its next start on.
 
     Args:
         data: The data directory; it exists.
         url: The address of the store.
         settings: More lines of ``logfs.remote``.
+        is_shared: Other data directories may write other topics to the store.
 
     Raises:
-        InvalidConfigError: The store is not safe, a setting is wrong, or segments of the directory
-            are in another.
+        InvalidConfigError: The store is not safe, a setting is wrong, segments of the directory
+            are in another, or another directory writes it.
         LockedError: A daemon copies to another store.
         NoDataDirectoryError: There is no such directory.
         OSError: The store cannot be reached.
@@ -57,11 +75,20 @@ def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig
     quick = replace(config, read_timeout_ms=min(config.read_timeout_ms, _INIT_TIMEOUT_MS))
     store = open_directory_store(quick).objects
     probe(store, host.new_id())
+    if not is_shared:
+        directory_id = "" if before is None else before.directory_id
+        check_writers(store, directory_id, topic_ids(disk), data)
     mark_store(store, host.new_id(), system_clock().now_ms())
     if before is None or before.url != config.url:
         write_remote_config(disk, config)
     own_directory(disk, host.new_id, machine_id())
     return config
+
+
+def topic_ids(disk: Disk) -> set[UUID]:
+    """Return the ids of the topics of a data directory."""
+    found = (read_partition_metadata(disk, one.directory) for one in list_partitions(disk))
+    return {topic_id for topic_id in found if topic_id is not None}
 
 
 def store_at(path: str) -> ObjectStore:
@@ -115,6 +142,37 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
     return found
 
 
+def topics_not_stored(place: Place) -> list[str]:
+    """Return the topics of a data directory that are in no object store."""
+    data = data_directory(place)
+    disk = disk_of(data)
+    stored = {one.topic for one in tiering_of(place)}
+    only = partitions_named(disk, place.address)
+    found = all_partitions(disk) if only is None else only
+    return sorted({one.topic for one in found} - stored)
+
+
+def _own_journal(
+    objects: ObjectStore, store: LogStore, local: Disk, writer: WritingDirectory, *, is_whole: bool
+) -> None:
+    """Own the journal of a store, if it has one."""
+    found = read_root(objects)
+    if found is None:
+        return
+    if not is_whole:
+        raise RemoteStorageError(
+            f"{objects.url}: it has a journal of all partitions, so one directory writes all of "
+            "them: take over the whole data directory"
+        )
+    missing = missing_partitions(read_journal(objects, found[0]), store.all_partitions())
+    if missing:
+        raise RemoteStorageError(
+            f"{objects.url}: its journal has records of {missing[0]} that this directory does not "
+            "have: 'logfs promote' makes a directory that has them"
+        )
+    begin_epoch(objects, writer, OwnedVersions(local, ""), current_host().new_id, takes_over=True)
+
+
 def take_over(place: Place) -> list[TopicPartition]:
     """Make this data directory the writer of its partitions in the store, instead of another one.
 
@@ -136,6 +194,7 @@ def take_over(place: Place) -> list[TopicPartition]:
     try:
         with opened_store(place.root) as store:
             only = partitions_named(store.disk, place.address)
+            _own_journal(objects, store, local, writer, is_whole=only is None)
             for log in store.all_partitions():
                 tiering = PartitionTiering(log, objects, writer, host.new_id)
                 if (only is None or log.topic_partition in only) and tiering.has_work:

@@ -9,6 +9,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     compaction/    deleting old records by key
     packing/       sealed segments are written once more, smaller
     tiering/       sealed segments go to an object store, their local files are deleted
+    journaling/    what is not sealed goes to the store as well; promotion of another machine
     following/     FollowedStore: a directory that another process writes
     scanning/      records of a partition straight from its files, for Spark
     backup/        copies of a data directory while its daemon runs

@@ -275,3 +275,47 @@ def test_a_bucket_that_is_away_is_no_lost_head() -> None:
     bench.objects.before = None
     text += bench.fill(20, first=20)
     check(bench, text)
+
+
+def check_named(bench: TieredBench) -> None:
+    """See that every object is there that the head names."""
+    for row in bench.head.entries:
+        for key in (bench.place.log, bench.place.indexes):
+            assert key(row.base_offset, row.segment_id) in bench.objects.objects
+
+
+@pytest.mark.expect_log("had lost objects")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_bucket_that_went_back_in_time_gets_again_what_it_has_lost(restarts: bool) -> None:
+    bench = TieredBench({**TIERED, "local.retention.bytes": "-1"})
+    text = bench.fill(20)
+    bench.tiering.copy(no_throttle)
+    before = dict(bench.objects.objects)
+    text += bench.fill(20, first=20)
+    if restarts:
+        bench.restart()
+    bench.tiering.copy(no_throttle)
+    bench.objects.objects = before
+    text += bench.fill(20, first=40)
+    if restarts:
+        with pytest.raises(RemoteStorageError, match="went back in time"):
+            bench.tiering.copy(no_throttle)
+    bench.tiering.copy(no_throttle)
+    check_named(bench)
+    assert len(bench.head.entries) == len(bench.log.snapshot.segments) - 1
+    assert text_of(bench.log) == text
+
+
+def test_a_head_names_no_segment_that_a_bucket_has_lost_for_good() -> None:
+    bench = TieredBench()
+    bench.fill(20)
+    bench.tier_all()
+    before = dict(bench.objects.objects)
+    bench.fill(20, first=20)
+    bench.tier_all()
+    bench.objects.objects = before
+    bench.fill(20, first=40)
+    for _ in range(2):
+        with pytest.raises(RemoteStorageError, match="and its objects are gone"):
+            bench.tiering.copy(no_throttle)
+        check_named(bench)

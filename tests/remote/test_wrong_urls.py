@@ -145,6 +145,6 @@ def test_the_status_of_a_mount_of_a_brokers_store(
         outcome = logfs("remote", "status", far.point)
     assert outcome.status == 0, outcome.errors
     assert [line.split() for line in outcome.out.splitlines()[1:]] == [
-        [b"orders/0", b"-", b"-", b"-", b"-"],
-        [b"orders/1", b"-", b"-", b"-", b"-"],
+        [b"orders/0", b"-", b"-", b"-", b"-", b"-"],
+        [b"orders/1", b"-", b"-", b"-", b"-", b"-"],
     ]

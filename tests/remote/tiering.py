@@ -89,6 +89,10 @@ class TieredBench(Bench):
             self._tiering = PartitionTiering(self.log, self.objects, writer, self._new_id)
         return self._tiering
 
+    def forget_tiering(self) -> None:
+        """Begin again with the log of another topic of the same name."""
+        self._tiering = None
+
     def deleted_topics(self, given_up: Collection[PartitionPlace] = ()) -> DeletedTopics:
         """What removes the objects of deleted topics."""
         catalog = catalog_of(self.store.disk)

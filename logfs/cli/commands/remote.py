@@ -10,7 +10,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.parameters import json_option, settings_option
 from logfs.cli.terminal import tables
-from logfs.errors import UnknownNameError
+from logfs.errors import UnknownNameError, moment_of
 from logfs.library.places import locate, locate_local
 from logfs.machine.disks import bucket_disk, is_url
 from logfs.machine.storeplace import StorePlace
@@ -41,19 +41,25 @@ def remote() -> None:
 @settings_option(
     "Set another key of the file, as cache.bytes=1073741824; may be given several times."
 )
+@click.option(
+    "--shared", "is_shared", is_flag=True, help="Other data directories write other topics there."
+)
 def init(
     data: str,
     url: str,
     *,
     endpoint: str | None,
     region: str | None,
+    is_shared: bool,
     settings: tuple[tuple[str, str], ...],
 ) -> None:
     """Name the store URL as that of the data directory DATA.
 
     First objects are stored, changed and removed there: a store that ignores conditional requests
-    is refused, because two writers could destroy each other's data. Then the file logfs.remote is
-    written, without any secrets. A daemon reads it when it starts, so restart it.
+    is refused, because two writers could destroy each other's data. So is a store in which another
+    data directory writes topics, as its records and those of DATA could hide each other. Then the
+    file logfs.remote is written, without any secrets. A daemon reads it when it starts, so restart
+    it.
 
     \b
     Examples:
@@ -66,7 +72,7 @@ def init(
     given = {"endpoint": endpoint, "region": region}
     chosen = dict(settings) | {key: value for key, value in given.items() if value is not None}
     with failures.about(data):
-        config = init_store(data, url, chosen)
+        config = init_store(data, url, chosen, is_shared=is_shared)
     click.echo(f"{config.url} is the store of {data}; restart the daemon, if one is running")
 
 
@@ -77,12 +83,15 @@ def status(path: str, *, as_json: bool) -> None:
     """Show what is in the store, of a data directory, a topic, a partition or a whole store.
 
     For the URL of a store PATH the lines are those of its heads: the offsets in it, its segments
-    and their bytes, and the machine that writes it. For a data directory or a mount they say how
-    much is still to be copied, and why it failed.
+    and their bytes, the time of the newest record in it, and the machine and the data directory
+    that write it. For a data directory or a mount they say how much is still to be copied, since
+    when records are on this machine alone, and why it failed. The last line names the topics that
+    are in no store. Nor are positions of consumer groups, owners and modes of files.
     """
-    from logfs.library.remote import store_at, tiering_of
+    from logfs.library.remote import store_at, tiering_of, topics_not_stored
     from logfs.services.tiering.stores import check_heads, rows_of
 
+    others: list[str] = []
     with failures.about(path):
         if is_url(path):
             store = store_at(path)
@@ -92,34 +101,43 @@ def status(path: str, *, as_json: bool) -> None:
             lines = [
                 [
                     f"{r.topic}/{r.partition}", r.start_offset, r.end_offset, r.segments,
-                    tables.format_bytes(r.size_bytes), r.host, r.error or "",
+                    tables.format_bytes(r.size_bytes), _moment(r.latest_ms),
+                    f"{r.host}/{r.directory_id[:8]}" if r.host else "", r.error or "",
                 ]
                 for r in found
             ]  # fmt: skip
-            names = ["PARTITION", "START", "END", "SEGMENTS", "SIZE", "WRITER", "ERROR"]
+            names = ["PARTITION", "START", "END", "SEGMENTS", "SIZE", "UNTIL", "WRITER", "ERROR"]
         else:
-            tiered = tiering_of(locate(path))
+            tiered, others = tiering_of(locate(path)), topics_not_stored(locate(path))
             rows = [{**one._asdict(), **facts} for one, facts in tiered.items()]
             lines = [
                 [
                     str(one), facts.get("segments", "-"),
                     tables.format_bytes(facts["bytes"]) if "bytes" in facts else "-",
-                    *_to_copy(facts), facts["error"] or "",
+                    *_to_copy(facts), _moment(facts.get("missing_since")), facts["error"] or "",
                 ]
                 for one, facts in tiered.items()
             ]  # fmt: skip
-            names = ["PARTITION", "SEGMENTS", "SIZE", "TO COPY", "BYTES", "ERROR"]
+            names = [
+                "PARTITION", "SEGMENTS", "SIZE", "TO COPY", "BYTES", "MISSING SINCE", "ERROR"
+            ]  # fmt: skip
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     columns = [tables.TableColumn(name, is_number=name in _NUMBERS) for name in names]
     tables.show_table(columns, [[str(cell) for cell in line] for line in lines])
+    if others:
+        click.echo(f"not in the store: {', '.join(others)}")
 
 
 def _to_copy(facts: dict[str, Any]) -> tuple[object, str]:
     """Return what is still to be copied, by ``.meta``; a mount of a store does not know it."""
     lag = facts.get("lag")
     return ("-", "-") if lag is None else (lag["segments"], tables.format_bytes(lag["bytes"]))
+
+
+def _moment(timestamp_ms: int | None) -> str:
+    return "-" if timestamp_ms is None else moment_of(timestamp_ms)
 
 
 _NUMBERS = frozenset({"START", "END", "SEGMENTS", "SIZE", "TO COPY", "BYTES"})

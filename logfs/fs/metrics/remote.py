@@ -15,7 +15,7 @@ from logfs.log.remote.status import RemoteTotals
 
 _KAFKA = "kafka.server:type=BrokerTopicMetrics,name="
 
-_ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float]], ...] = (
+_ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float | None]], ...] = (
     (
         "logfs_remote_log_size_bytes",
         "gauge",
@@ -39,6 +39,13 @@ _ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float]], ...] = (
         "gauge",
         f"Sealed segments that are not in the store yet. {_KAFKA}RemoteCopyLagSegments",
         lambda t: t.lag_segments,
+    ),
+    (
+        "logfs_remote_missing_since_timestamp_seconds",
+        "gauge",
+        "The loss of the machine loses records since this moment, those that are not sealed "
+        "included; no sample: the store has all.",
+        lambda t: None if t.missing_since_ms is None else t.missing_since_ms / 1000,
     ),
     (
         "logfs_remote_delete_lag_objects",
@@ -173,5 +180,6 @@ def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:
                 total = totals.setdefault(topic, RemoteTotals())
                 total.add(state.remote, state.snapshot, state.tier, is_copied=is_copied)
     for name, kind, text, value in _ROWS if totals else ():
-        rows = [Sample((topic,), float(value(total))) for topic, total in totals.items()]
+        found = [(topic, value(total)) for topic, total in totals.items()]
+        rows = [Sample((topic,), float(one)) for topic, one in found if one is not None]
         yield Family(name, kind, text, ("topic",), rows)

@@ -51,6 +51,7 @@ from logfs.fs.threads import run_in_thread, use_threads
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Cache, open_cache
+from logfs.fs.upkeep.journaling import heal_from_journal
 from logfs.log import names
 from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
@@ -242,6 +243,8 @@ def _open(
     if options.read_only:
         kept = None if cache is None else cache.disk
         return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())
+    if resumed is None:  # else the machine has run all the time
+        heal_from_journal(disk, host.boot_id, host.new_id)
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
     while True:
         try:

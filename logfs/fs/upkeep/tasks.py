@@ -12,6 +12,7 @@
     compaction    as soon as a log is due; see ``rewriting``
     packing       as soon as a segment is due; see ``rewriting``
     tiering       every remote.log.manager.task.interval.ms; see ``tiering``
+    journaling    every freshness.ms; see ``journaling``
 
 Tasks run at the same time, and so do those of different partitions. So a slow disk delays only its
 own partitions.
@@ -30,6 +31,7 @@ from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Follower
+from logfs.fs.upkeep.journaling import Journaling
 from logfs.fs.upkeep.retention import Retention
 from logfs.fs.upkeep.rewriting import Rewriting
 from logfs.fs.upkeep.tiering import Tiering
@@ -79,6 +81,7 @@ class BackgroundTasks:
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
         self.tiering = Tiering(store, clock, socket.gethostname())
+        self._journaling = Journaling(store, clock, socket.gethostname(), self.tiering.give_up)
         self.rewriting = Rewriting(store, clock, self._executor_of)
 
     def _executor_of(self, topic_partition: TopicPartition) -> PartitionExecutor:
@@ -109,6 +112,7 @@ class BackgroundTasks:
                 self.retention.run_limits,
                 self.rewriting.run,
                 self.tiering.run,
+                self._journaling.run,
             ):
                 nursery.start_soon(self._keep_running, run)
 

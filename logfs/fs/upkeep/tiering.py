@@ -9,6 +9,7 @@ A stop does not wait for the store: the threads continue with their request, and
 the data directory after it.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -105,6 +106,12 @@ class Tiering:
         self._stopping = threading.Event()
         self._given_up: set[PartitionPlace] = set()
         self._refusal: str | None = None
+
+    def give_up(self, error: RemoteStorageError) -> None:
+        """Do nothing with the store any more: another process owns it."""
+        self._refusal = text_of(error)
+        for partition in list(self._partitions.values()):
+            partition.tiering.give_up(error)
 
     async def run(self) -> None:
         """Copy, drop and remove what is due, until cancelled; return if there is no store."""
@@ -209,6 +216,8 @@ class Tiering:
             self._work_on(key, found, limit)
         finally:
             self._warn_of_retention(key, found)
+            with contextlib.suppress(LogfsError, OSError):  # readers of the record are told
+                found.tiering.look_at_lag()
 
     def _work_on(self, key: TopicPartition, found: _Partition, limit: RateLimit) -> None:
         status = found.tiering.status

@@ -6,7 +6,8 @@ asks at an interval whether a head is another one by now, so that no caller wait
 store does not answer, what was known last is shown.
 
 A topic that was deleted and made again may be there twice for a while. The one that was written
-later is shown.
+later is shown. If two data directories have written topics of one name, the others are shown as
+TOPIC-ID, where ID is the id of the topic.
 """
 
 import contextlib
@@ -42,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 INTERVAL_S = 30.0
 """Kafka's default of ``remote.log.manager.task.interval.ms``."""
+_LISTED_AT_ONCE = 100
+"""Topics whose partitions are listed again in one round, in turn: a list costs what 12 reads do."""
 
 
 class Version(NamedTuple):
@@ -100,8 +103,11 @@ class Bucket:
         self._interval_s = interval_s
         self._background = background
         self._lock = threading.Lock()
+        self._twins: dict[str, list[str]] = {}
         self._topics: dict[str, list[UUID]] | None = None
         self._listed: dict[str, list[PartitionPlace]] | None = None
+        self._of_topic: dict[tuple[str, UUID], list[PartitionPlace]] = {}
+        self._turn = 0
         self._known: dict[str, Version] = {}
         self._tables: dict[str, tuple[TieredEntry, ...]] = {}
         self._root_mtime_ms = 0
@@ -174,6 +180,7 @@ class Bucket:
             "segments": len(files.entries),
             "bytes": files.size_bytes(),
             "head_modified": files.mtime_ms,
+            "twins": self._twins.get(directory, []),
             "error": self.error,
         }
 
@@ -238,11 +245,40 @@ class Bucket:
         return self._listed
 
     def _list_partitions(self, topics: Mapping[str, list[UUID]]) -> dict[str, list[PartitionPlace]]:
-        found: dict[str, list[PartitionPlace]] = {}
+        """List the partitions of topics that are new, and of some others in their turn."""
         pairs = [(topic, topic_id) for topic in topics for topic_id in topics[topic]]
-        for place in places_of(self.store, pairs):
+        known = [pair for pair in pairs if pair in self._of_topic]
+        self._turn = self._turn if self._turn < len(known) else 0
+        due = known[self._turn : self._turn + _LISTED_AT_ONCE]
+        self._turn += len(due)
+        listed = list_topics(
+            self.store, [pair for pair in pairs if pair not in self._of_topic] + due
+        )
+        self._of_topic = {pair: listed.get(pair, self._of_topic.get(pair, [])) for pair in pairs}
+        found: dict[str, list[PartitionPlace]] = {}
+        for place in sorted(place for places in self._of_topic.values() for place in places):
             found.setdefault(place.topic_partition.directory, []).append(place)
+        for name in [name for name, places in found.items() if len(places) > 1]:
+            self._separate(name, found)
         return dict(sorted(found.items()))
+
+    def _separate(self, name: str, found: dict[str, list[PartitionPlace]]) -> None:
+        """Name partitions apart that several data directories write under one name."""
+        versions = [version for place in found[name] if (version := self._read_at(place, None))]
+        newest = max(versions, key=_written_ms, default=None)
+        if newest is None:
+            return
+        shown = _directory_id(newest)
+        others = [v.files.place for v in versions if _directory_id(v) not in (shown, b"")]
+        found[name] = [place for place in found[name] if place not in others]
+        for place in others:
+            found[place.qualified.directory] = [place]
+        if others and name not in self._twins:
+            self._twins[name] = [place.qualified.directory for place in others]
+            logger.warning(
+                "%s: several data directories have written a topic of this name; the others are "
+                "shown as %s", name, ", ".join(self._twins[name]),
+            )  # fmt: skip
 
     def _list_again(self) -> None:
         topics = self._list_topics()
@@ -267,7 +303,8 @@ class Bucket:
             topic, topic_id = place.topic_partition.topic, place.topic_id
             is_there = topic_id in topics.get(topic, ()) or isinstance(place, LocalTieredPlace)
             if is_there and listed is not None:
-                is_there = place in listed.get(place.topic_partition.directory, ())
+                names = (place.topic_partition.directory, place.qualified.directory)
+                is_there = any(place in listed.get(name, ()) for name in names)
             if is_there or not isinstance(version.files, HeadFiles):
                 continue
             with contextlib.suppress(FileNotFoundError):
@@ -284,6 +321,9 @@ class Bucket:
             return []
         topic_partition = TopicPartition(parsed.topic, parsed.partition)
         topics = self._topic_ids()
+        qualified = parse_topic_directory(parsed.topic)
+        if qualified is not None and qualified[1] in topics.get(qualified[0], ()):
+            return [PartitionPlace(TopicPartition(qualified[0], parsed.partition), qualified[1])]
         places = [PartitionPlace(topic_partition, one) for one in topics.get(parsed.topic, [])]
         # A directory of LocalTieredStorage looks like one of a topic named TOPIC-PARTITION.
         return [*places, *(LocalTieredPlace(topic_partition, one) for one in topics.get(name, []))]
@@ -363,35 +403,47 @@ class Bucket:
             self._known[name] = version
 
 
-def places_of(store: ObjectStore, topics: Iterable[tuple[str, UUID]]) -> list[PartitionPlace]:
+TopicPlaces = dict[tuple[str, UUID], list[PartitionPlace]]
+"""Name and id of a topic -> where its partitions are."""
+
+
+def list_topics(store: ObjectStore, topics: Iterable[tuple[str, UUID]]) -> TopicPlaces:
     """Return where the partitions of some topics are, by one request for each."""
-    found: list[PartitionPlace] = []
+    found: TopicPlaces = {}
 
     def list_topic(row: tuple[str, UUID]) -> None:
         prefix = PartitionPlace(TopicPartition(row[0], 0), row[1]).prefix.removesuffix("0/")
         listing = store.list_level(prefix)
+        numbers = [parse_partition(name) for name in listing.directories]
+        places = [
+            PartitionPlace(TopicPartition(row[0], n), row[1]) for n in numbers if n is not None
+        ]
         local = parse_partition_directory(row[0])
         if local is not None and not listing.directories and listing.objects:
-            found.append(LocalTieredPlace(TopicPartition(local.topic, local.partition), row[1]))
-        for name in listing.directories:
-            number = parse_partition(name)
-            if number is not None:
-                found.append(PartitionPlace(TopicPartition(row[0], number), row[1]))
+            places = [LocalTieredPlace(TopicPartition(local.topic, local.partition), row[1])]
+        found[row] = places
 
     for_each(list_topic, topics)
-    return sorted(found)
+    return found
 
 
 def all_places(store: ObjectStore) -> list[PartitionPlace]:
     """Return where all partitions of a store are, those included that have no head."""
     topics = [parse_topic_directory(name) for name in store.list_level("").directories]
-    return places_of(store, [topic for topic in topics if topic is not None])
+    listed = list_topics(store, [topic for topic in topics if topic is not None])
+    return sorted(place for places in listed.values() for place in places)
 
 
 def _written_ms(version: Version) -> int:
     """Return since when the writer of a head writes it; -1 if the head could not be read."""
     files = version.files
     return files.head.writer.since_ms if isinstance(files, HeadFiles) else -1
+
+
+def _directory_id(version: Version) -> bytes:
+    """Return which data directory writes a head; b"" if that is not known."""
+    files = version.files
+    return files.head.writer.directory_id if isinstance(files, HeadFiles) else b""
 
 
 class _Root:
@@ -433,9 +485,9 @@ class _StartOffsets(Mapping[TopicPartition, int]):
         directories = [name for name, _ in self._bucket.directories()]
         self._bucket.fetch(directories)
         for name in directories:
-            files = self._bucket.directory(name)
-            if isinstance(files, HeadFiles):
-                yield files.place.topic_partition
+            parsed = parse_partition_directory(name)
+            if parsed is not None and isinstance(self._bucket.directory(name), HeadFiles):
+                yield TopicPartition(parsed.topic, parsed.partition)
 
     def __len__(self) -> int:
         return len(list(iter(self)))

@@ -35,6 +35,12 @@ class PartitionPlace(NamedTuple):
         return f"{topic}-{format_topic_id(self.topic_id)}/{partition}/"
 
     @property
+    def qualified(self) -> TopicPartition:
+        """The partition under a name that no other topic has: that of the topic with its id."""
+        topic, partition = self.topic_partition
+        return TopicPartition(f"{topic}-{format_topic_id(self.topic_id)}", partition)
+
+    @property
     def head(self) -> str:
         """The key of its head."""
         return self.prefix + HEAD

@@ -28,6 +28,11 @@ class RemoteStatus:
         waiting: Objects that are still to be deleted.
         dropped_segments: Segments whose local files went.
         near_deletion: Segments that are not copied, and that retention deletes soon.
+        oldest_ms: Timestamp of the oldest record that is in no segment of the store, those of the
+            active segment included; None: there is none.
+        journal_ms: The journal has all that was appended before this moment; None: the partition is
+            in no journal.
+        journal_error: Why the last round of the journal failed; None after a good one.
     """
 
     url: str = ""
@@ -43,6 +48,21 @@ class RemoteStatus:
     waiting: int = 0
     dropped_segments: int = 0
     near_deletion: int = 0
+    oldest_ms: int | None = None
+    journal_ms: int | None = None
+    journal_error: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps records from the store; None: nothing does."""
+        return self.error or self.journal_error
+
+    @property
+    def missing_since_ms(self) -> int | None:
+        """The loss of this machine loses records since this moment; None: it loses none."""
+        if self.oldest_ms is None or self.journal_ms is None:
+            return self.oldest_ms
+        return max(self.oldest_ms, self.journal_ms)
 
 
 class CopyLag(NamedTuple):
@@ -115,6 +135,7 @@ class RemoteTotals:
     copy_errors: int = 0
     deletions: int = 0
     near_deletion: int = 0
+    missing_since_ms: int | None = None
 
     def add(
         self,
@@ -133,12 +154,15 @@ class RemoteTotals:
         self.lag_bytes += lag.size_bytes
         self.waiting += status.waiting
         self.stopped += status.is_stopped
-        self.failing += status.error is not None
+        self.failing += status.problem is not None
         self.copies += status.copies
         self.copied_bytes += status.copied_bytes
         self.copy_errors += status.copy_errors
         self.deletions += status.deletions
         self.near_deletion += status.near_deletion
+        since_ms = status.missing_since_ms
+        if is_copied and since_ms is not None:
+            self.missing_since_ms = min(self.missing_since_ms or since_ms, since_ms)
 
 
 def remote_as_json(
@@ -155,10 +179,11 @@ def remote_as_json(
         "remote_only_bytes": size.only_bytes,
         "cached_bytes": _cached_bytes(tier, disk),
         "lag": {"segments": lag.segments, "bytes": lag.size_bytes, "oldest": lag.latest_ms},
+        "missing_since": status.missing_since_ms,
         "near_deletion": status.near_deletion,
         "waiting_deletions": status.waiting,
         "stopped": status.is_stopped,
-        "error": status.error,
+        "error": status.problem,
     }
 
 

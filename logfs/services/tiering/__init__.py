@@ -1,15 +1,15 @@
 """Tiered storage: the work. For the objects and files see ``logfs.log.remote``.
 
+    stores     stores by their heads: rows, writers, orphans, problems
     heads      changing heads: fencing, lost replies, spilled tables
-    copying    a sealed segment becomes a tiered one
-    securing   before that: does the store still have what it is to have alone?
+    copying    a sealed segment is stored
+    securing   the head names it: after a look whether the store has all that it names
     dropping   its local files go (``local.retention.*``)
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
     uncopied   what retention deletes before it is copied
     owning     all of this for one partition, by the process that writes it
     topics     the objects of deleted topics
     ownership  the claim of a directory on a store
-    stores     stores by their heads: rows, orphans, problems
 
 A crash at any step leaves objects that no head names, never a head that names what is not there.
 

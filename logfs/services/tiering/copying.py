@@ -1,16 +1,12 @@
 """A sealed segment becomes a tiered one: its objects are put, the head names them, and the rows.
 
-A store may lose an object, or a swap of the head that it has confirmed. While the local files are
-there, the object is put again, and the head names the segment again.
-
 Only segments that cannot change any more are copied, the oldest first: sealed, durable, below the
 high watermark and the last stable offset. Nothing here takes the lock of the partition while the
 store is asked.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
@@ -21,7 +17,6 @@ from logfs.log.checkpoints import EpochEntry, format_leader_epochs
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
-from logfs.log.remote.head import Head
 from logfs.log.remote.keys import INDEXES, PartitionPlace
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
@@ -155,48 +150,6 @@ def put_again(
             store.put(key, _sent(_pieces(indexes), throttle))
         elif key in missing:
             store.put(key, _sent(_chunks(disk, segment, []), throttle))
-
-
-def commit(
-    writer: HeadWriter, log: PartitionLog, copied: Sequence[TieredEntry]
-) -> list[TieredEntry]:
-    """Let the head name segments whose objects are stored, and noted ones that it has lost.
-
-    Returns:
-        The segments that it names; the log has dropped the others meanwhile.
-
-    Raises:
-        FencedError: Another process writes the partition to the store.
-        DivergedError: The head names another segment at an offset of one of these.
-        OSError: The store or the disk failed; the head may name them.
-    """
-    ours = {entry.base_offset: entry for entry in copied}
-    named: dict[int, TieredEntry] = {}
-
-    def add(head: Head) -> Head:
-        named.clear()
-        if head.next_offset is None:
-            head = replace(head, start=start_of(log))  # tiered storage was off for a while
-        named.update((e.base_offset, e) for e in head.entries if e.base_offset in ours)
-        done = head.next_offset or -1
-        noted = {} if log.tier is None else log.tier.entries
-        wanted = {e.base_offset: e for e in (*noted.values(), *copied)}
-        added = [
-            entry
-            for base_offset, entry in sorted(wanted.items())
-            if base_offset >= done and entry.next_offset > head.start.offset
-        ]
-        named.update((entry.base_offset, entry) for entry in added)
-        if not added:
-            return head
-        epochs = tuple(epochs_below(log, added[-1].next_offset))
-        return replace(head, entries=(*head.entries, *added), leader_epochs=epochs)
-
-    writer.change(add)
-    for base_offset, entry in ours.items():
-        if base_offset in named:
-            check_same(entry, named[base_offset], f"{writer.store.url}/{writer.place.head}")
-    return [named[base_offset] for base_offset in ours if base_offset in named]
 
 
 def check_same(local: TieredEntry, stored: TieredEntry, source: str) -> None:

@@ -108,7 +108,7 @@ class HeadWriter:
 
     def fence(
         self,
-        first: FirstFacts,
+        first: FirstFacts | None,
         *,
         check: Callable[[Head], object] | None = None,
         takes_over: bool = False,
@@ -116,7 +116,8 @@ class HeadWriter:
         """Own the partition: swap its head with the next epoch, or create the first one.
 
         Args:
-            first: The facts if there is no head yet.
+            first: The facts if there is no head yet; its settings replace those of a head. None:
+                there is a head, and they stay.
             check: Called with the head before it is written; if it raises, no writer is fenced.
             takes_over: Fence another data directory as well; see ``logfs remote take-over``.
 
@@ -133,6 +134,8 @@ class HeadWriter:
             if not takes_over:
                 self._check_owner(None if found is None else found[0])
             if found is None:
+                if first is None:
+                    raise RemoteStorageError(f"{self._url}: the head is gone")
                 head = Head(
                     nonce=self._new_id(),
                     counter=self.owned.counter + 1,
@@ -149,9 +152,9 @@ class HeadWriter:
                     old,
                     nonce=self._new_id(),
                     counter=old.counter + 1,
-                    epoch=old.epoch + 1,
+                    epoch=max(old.epoch, self._lost_epoch) + 1,
                     writer=self.writer,
-                    config=first.config,
+                    config=old.config if first is None else first.config,
                 )
             if check is not None:
                 check(head)
@@ -218,6 +221,13 @@ class HeadWriter:
             raise RemoteStorageError(f"{self._url}: the head is gone; another program deleted it")
         head, self._etag = found
         is_own = self.owned.has_written(head)
+        if is_own and head.epoch < self._epoch:
+            self._lost_epoch, self._epoch = self._epoch, 0  # to be fenced and compared again
+            raise RemoteStorageError(
+                f"{self._url}: it is of epoch {head.epoch}, this daemon has written epoch "
+                f"{self._lost_epoch}: the store went back in time. What it has lost is stored "
+                "again, where the local files are there"
+            )
         if not is_own or head.epoch != self._epoch or head.writer != self.writer:
             if not is_own:
                 self.owned.lose()  # the next start knows it as well

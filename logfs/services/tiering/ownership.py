@@ -1,5 +1,7 @@
 """``logfs.owned``: the versions of a partition's head that this data directory wrote.
 
+That in the data directory itself is of the root of its journal.
+
     two slots of 512 bytes; of the valid ones that with the larger sequence is used
     bytes   field        type
     0-3     magic        "LFTO"
@@ -23,11 +25,11 @@ The slots are written in their place by turns. So it needs no room on a full dis
 import struct
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 from logfs.disk.vfs import Disk, is_full
 from logfs.errors import UnsupportedFormatError
 from logfs.log.names import OWNED
-from logfs.log.remote.head import Head
 from logfs.records.checksum import crc32c
 
 VERSION = 1
@@ -39,12 +41,31 @@ _NONCE_BYTES = 16
 _MOST_NONCES = (_SLOT_BYTES - _SLOT.size - _CRC.size) // _NONCE_BYTES
 
 
+class SwappedVersion(Protocol):
+    """A version of an object that is swapped: a head, or the root of a journal."""
+
+    @property
+    def nonce(self) -> bytes:
+        """16 random bytes."""
+        ...
+
+    @property
+    def counter(self) -> int:
+        """Larger than that of the version before."""
+        ...
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether its writer has noted it before it was sent."""
+        ...
+
+
 class OwnedVersions:
     """The versions of one head that this directory wrote. One thread at a time.
 
     Args:
         disk: The local disk.
-        directory: The partition directory.
+        directory: The partition directory; "": the data directory, for the root of its journal.
         writing: Entered around each change of the file; it raises if there must be none.
 
     Attributes:
@@ -64,7 +85,7 @@ class OwnedVersions:
         writing: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._disk = disk
-        self._name = f"{directory}/{OWNED}"
+        self._name = f"{directory}/{OWNED}" if directory else OWNED
         self._writing = writing
         self._nonces: list[bytes] = []
         self._sequence = 0
@@ -73,19 +94,24 @@ class OwnedVersions:
         self.counter = 0
         self._load()
 
-    def has_written(self, head: Head) -> bool:
+    @property
+    def is_new(self) -> bool:
+        """Whether this directory has never tried to write a version."""
+        return not self._nonces and not self.counter
+
+    def has_written(self, head: SwappedVersion) -> bool:
         """Whether this directory wrote a head, or the head is older than one that it wrote.
 
         It is taken to have written what an earlier version of logfs wrote: that noted nothing.
         """
         return head.nonce in self._nonces or head.counter < self.counter or not head.is_noted
 
-    def note_stored(self, head: Head) -> None:
+    def note_stored(self, head: SwappedVersion) -> None:
         """Note, in memory, that a head which this directory wrote is in the store."""
         if head.counter > self.counter:
             self.confirm(head)
 
-    def confirm(self, head: Head) -> None:
+    def confirm(self, head: SwappedVersion) -> None:
         """Note, in memory, that a head was written.
 
         Changes that were tried before it come to nothing: they were for a version that is gone.

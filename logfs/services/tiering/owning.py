@@ -16,9 +16,10 @@ from contextlib import contextmanager
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import local_part
-from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.errors import DivergedError, FencedError, RemoteStorageError, text_of
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.lookup import timestamp_of
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, WritingDirectory
@@ -34,7 +35,6 @@ from logfs.services.tiering.copying import (
     SegmentToCopy,
     Throttle,
     check_same,
-    commit,
     describe_local,
     put_segment,
     segments_to_copy,
@@ -49,7 +49,8 @@ from logfs.services.tiering.removing import (
     delete_doomed,
     doom_dropped,
 )
-from logfs.services.tiering.securing import lost_entries, restore, secure
+from logfs.services.tiering.securing import commit, lost_entries, restore, secure
+from logfs.services.tiering.stores import check_name
 from logfs.services.tiering.uncopied import NearDeletion, near_deletion
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class PartitionTiering:
         self._is_begun = False
         self._is_over = False
         self._lost: list[TieredEntry] = []
+        self._first_not_copied = -1
         self._new_id = new_id
         self._refusal = refusal
         self.place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
@@ -123,6 +125,11 @@ class PartitionTiering:
         """Change nothing in the data directory from now on, even during a request. Any thread."""
         with self.log.exclusive():
             self._is_over = True
+
+    def give_up(self, error: RemoteStorageError) -> None:
+        """Do nothing any more: another process owns the store. Any thread."""
+        self.problem = self.problem or error
+        self.status.error, self.status.is_stopped = text_of(error), True
 
     @property
     def has_work(self) -> bool:
@@ -152,6 +159,24 @@ class PartitionTiering:
         found = near_deletion(self.log, now_ms) if is_copied else None
         self.status.near_deletion = 0 if found is None else found.segments
         return found
+
+    def look_at_lag(self) -> None:
+        """Note in the status the timestamp of the oldest record that the store does not have.
+
+        Raises:
+            LogfsError, OSError: The record could not be read.
+        """
+        log = self.log
+        if not log.config.remote_storage_enable or log.config.remote_log_copy_disable:
+            self.status.oldest_ms = None
+            return
+        snapshot = log.snapshot
+        done = None if log.tier is None else log.tier.next_offset
+        first = max(snapshot.start.offset, done or 0)
+        if first == self._first_not_copied and self.status.oldest_ms is not None:
+            return
+        self.status.oldest_ms = timestamp_of(snapshot, first)
+        self._first_not_copied = first
 
     def run_once(self, throttle: Throttle, now_ms: int) -> None:
         """Do what is due: copy, drop and remove.
@@ -219,10 +244,12 @@ class PartitionTiering:
                 head = self._writer.head()
                 compare(head)
             else:
+                if self._writer.owned.is_new and not takes_over:
+                    check_name(self.store, self.place, self._writer.writer.directory_id)
                 # Compared before: a copy with other records must not fence its original.
                 head = self._writer.fence(first, check=compare, takes_over=takes_over)
             self._note(added)
-            self.status.copies += restore(self._writer, log, head, self._lost, throttle)
+            self.status.copies += restore(self._writer, log, self._lost, throttle)
         self.status.epoch = head.epoch
         self._is_begun = True
 
@@ -245,7 +272,7 @@ class PartitionTiering:
                     copied.extend(self._put(segment, throttle) for segment in wanted)
                 finally:
                     if copied:
-                        count += self._commit(copied)
+                        count += self._commit(copied, throttle)
         return count
 
     def drop(self, now_ms: int, throttle: Throttle = _at_once) -> Dropped:
@@ -320,11 +347,11 @@ class PartitionTiering:
                 end = LogPoint(head.next_offset, start_of(log).positions)
                 doom_dropped(self._writer, self._dropped, end, now_ms)
 
-    def _commit(self, copied: Sequence[TieredEntry]) -> int:
-        named = commit(self._writer, self.log, copied)
-        kept = self._note(named)
-        self.status.copies += kept
-        self.status.copied_bytes += sum(entry.size_bytes for entry in named)
+    def _commit(self, copied: Sequence[TieredEntry], throttle: Throttle) -> int:
+        done = commit(self._writer, self.log, copied, throttle)
+        kept = self._note(done.named)
+        self.status.copies += kept + done.stored_again
+        self.status.copied_bytes += sum(entry.size_bytes for entry in done.named)
         return kept
 
     def _note(self, named: Iterable[TieredEntry]) -> int:

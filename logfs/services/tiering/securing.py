@@ -1,19 +1,30 @@
-"""Before local files go: the head names their segments, and the store has their objects.
+"""The head names segments, each only after the store has its objects.
 
 Objects can be lost: by a rule of the bucket, by another program, or because a proxy has answered a
-PUT in the place of the store. While the local files are there, nothing is lost.
+PUT in the place of the store. A bucket can go back in time: a replica that lags, or old versions
+that were restored. Then its head is an older one, and later objects are gone. While the local files
+are there, objects are stored again, and then the head names the segments again.
 """
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from logfs.errors import DivergedError, RemoteStorageError
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head
 from logfs.log.segments.segment import Segment
-from logfs.services.tiering.copying import SegmentToCopy, Throttle, commit, put_again
+from logfs.services.tiering.copying import (
+    SegmentToCopy,
+    Throttle,
+    check_same,
+    epochs_below,
+    put_again,
+    start_of,
+)
 from logfs.services.tiering.heads import HeadWriter
 
 logger = logging.getLogger(__name__)
@@ -37,24 +48,18 @@ def secure(
     """
     tier = log.tier
     rows = [] if tier is None else [tier.entries[segment.base_offset] for segment in segments]
-    return restore(writer, log, writer.confirm(), rows, throttle)
+    writer.confirm()
+    return restore(writer, log, rows, throttle)
 
 
 def restore(
-    writer: HeadWriter,
-    log: PartitionLog,
-    head: Head,
-    rows: Sequence[TieredEntry],
-    throttle: Throttle,
+    writer: HeadWriter, log: PartitionLog, rows: Sequence[TieredEntry], throttle: Throttle
 ) -> int:
     """Store what the store has lost of tiered segments, and then let the head name them again.
-
-    In this order: a head that names an object which is not there would break every reader.
 
     Args:
         writer: The writer of the head; it owns it.
         log: The partition.
-        head: The head that the store has now.
         rows: The segments. Objects of those without local files are not looked for.
         throttle: Called before bytes are sent.
 
@@ -65,18 +70,109 @@ def restore(
         DivergedError: The head names other segments.
         FencedError, RemoteStorageError, OSError: See ``secure``.
     """
+    count = _store_all_again(writer, log, rows, throttle)
+    unnamed = [row for row in rows if not _is_named(writer.head(), row)]
+    if unnamed:
+        done = commit(writer, log, unnamed, throttle)
+        count += done.stored_again
+        if len(done.named) < len(unnamed):
+            raise DivergedError(
+                f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
+                f"{unnamed[0].base_offset} that was copied. Nothing is copied or dropped any more"
+            )
+    return count
+
+
+class Committed(NamedTuple):
+    """What a change of the head has done.
+
+    Attributes:
+        named: The segments that the head names; the log has dropped the others meanwhile.
+        stored_again: Segments of before that the store had lost, and that were stored again.
+    """
+
+    named: list[TieredEntry]
+    stored_again: int
+
+
+class _OlderHeadError(Exception):
+    """The head lacks segments whose objects were not looked for."""
+
+
+def commit(
+    writer: HeadWriter, log: PartitionLog, copied: Sequence[TieredEntry], throttle: Throttle
+) -> Committed:
+    """Let the head name segments whose objects are stored, and noted ones that it has lost.
+
+    The objects of the latter are looked for first, and stored again: a head that names an object
+    which is not there would break every reader.
+
+    Raises:
+        FencedError: Another process writes the partition to the store.
+        DivergedError: The head names another segment at an offset of one of these.
+        RemoteStorageError: An object of a lost segment is gone, and cannot be stored again.
+        OSError: The store or the disk failed; the head may name them.
+    """
+    stored_again = 0
+    looked_for: set[bytes] = {entry.segment_id for entry in copied}
+    while True:
+        lost = lost_entries(writer, log, writer.head())
+        unseen = [row for row in lost if row.segment_id not in looked_for]
+        stored_again += _store_all_again(writer, log, unseen, throttle)
+        looked_for.update(row.segment_id for row in unseen)
+        try:
+            return Committed(_name(writer, log, copied, looked_for), stored_again)
+        except _OlderHeadError:
+            continue  # with fewer that were not looked for
+
+
+def _name(
+    writer: HeadWriter,
+    log: PartitionLog,
+    copied: Sequence[TieredEntry],
+    looked_for: Collection[bytes],
+) -> list[TieredEntry]:
+    """Change the head; _OlderHeadError: it lacks noted segments that are not ``looked_for``."""
+    ours = {entry.base_offset: entry for entry in copied}
+    named: dict[int, TieredEntry] = {}
+
+    def add(head: Head) -> Head:
+        named.clear()
+        if head.next_offset is None:
+            head = replace(head, start=start_of(log))  # tiered storage was off for a while
+        named.update((e.base_offset, e) for e in head.entries if e.base_offset in ours)
+        lost = {row.base_offset: row for row in _not_named(log, head)}
+        if any(row.segment_id not in looked_for for row in lost.values()):
+            raise _OlderHeadError
+        done = head.next_offset or -1
+        lost.update(
+            (entry.base_offset, entry)
+            for entry in copied
+            if entry.base_offset >= done and entry.next_offset > head.start.offset
+        )
+        added = [entry for _, entry in sorted(lost.items())]
+        named.update((entry.base_offset, entry) for entry in added)
+        if not added:
+            return head
+        epochs = tuple(epochs_below(log, added[-1].next_offset))
+        return replace(head, entries=(*head.entries, *added), leader_epochs=epochs)
+
+    writer.change(add)
+    for base_offset, entry in ours.items():
+        if base_offset in named:
+            check_same(entry, named[base_offset], f"{writer.store.url}/{writer.place.head}")
+    return [named[base_offset] for base_offset in ours if base_offset in named]
+
+
+def _store_all_again(
+    writer: HeadWriter, log: PartitionLog, rows: Iterable[TieredEntry], throttle: Throttle
+) -> int:
     count = sum(_store_again(writer, log, row, throttle) for row in rows)
     if count:
         logger.warning(
             "%s: the object store had lost objects of %d segments; they are stored again",
             log.topic_partition, count,
         )  # fmt: skip
-    unnamed = [row for row in rows if not _is_named(head, row)]
-    if unnamed and len(commit(writer, log, unnamed)) < len(unnamed):
-        raise DivergedError(
-            f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
-            f"{unnamed[0].base_offset} that was copied. Nothing is copied or dropped any more"
-        )
     return count
 
 
@@ -114,23 +210,27 @@ def lost_entries(writer: HeadWriter, log: PartitionLog, head: Head) -> list[Tier
         RemoteStorageError: The store does not have one of them, and there are no local files.
         OSError: The store failed.
     """
+    rows = _not_named(log, head)
     tier = log.tier
-    if tier is None:
-        return []
-    end = head.next_offset or -1
-    rows = [
-        row
-        for base_offset, row in tier.entries.items()
-        if base_offset >= end and row.next_offset > head.start.offset
-    ]
     for row in rows:
-        if row.base_offset not in tier.local and _missing(writer, row):
+        if tier is not None and row.base_offset not in tier.local and _missing(writer, row):
             raise RemoteStorageError(
                 f"{writer.store.url}/{writer.place.head}: it does not name the segment at offset "
                 f"{row.base_offset} that was copied, and its objects are gone. Nothing is copied "
                 "or dropped until they are there again"
             )
     return rows
+
+
+def _not_named(log: PartitionLog, head: Head) -> list[TieredEntry]:
+    """Return the noted segments that begin after the end of a head."""
+    noted = {} if log.tier is None else log.tier.entries
+    end = head.next_offset or -1
+    return [
+        row
+        for base_offset, row in noted.items()
+        if base_offset >= end and row.next_offset > head.start.offset
+    ]
 
 
 def _is_named(head: Head, row: TieredEntry) -> bool:

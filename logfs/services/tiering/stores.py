@@ -1,14 +1,21 @@
 """Object stores of data directories, by their heads: what is in them, and what is wrong there."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from operator import itemgetter
 from typing import NamedTuple
+from uuid import UUID
 
 from logfs.disk.remote.objects import ObjectStat, ObjectStore
 from logfs.disk.vfs import Disk
-from logfs.errors import InvalidConfigError, LockedError, LogfsError, UnsupportedFormatError
-from logfs.log.names import LOCK_FILE, TIERED
+from logfs.errors import (
+    InvalidConfigError,
+    LockedError,
+    LogfsError,
+    RemoteStorageError,
+    UnsupportedFormatError,
+)
+from logfs.log.names import LOCK_FILE, TIERED, format_topic_id
 from logfs.log.remote.brokerfiles import list_broker_files
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.checking import ObjectProblem, check_objects
@@ -20,7 +27,9 @@ from logfs.log.remote.keys import (
     PartitionPlace,
     parse_segment,
     parse_table,
+    parse_topic_directory,
 )
+from logfs.log.remote.parallel import for_each
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.records.jsontext import decode_json
 
@@ -35,7 +44,9 @@ class StoreRow(NamedTuple):
 
     Attributes:
         start_offset, end_offset: The offsets in the store.
+        host, directory_id: The machine and the data directory that write it.
         doomed: Objects that wait to be deleted.
+        latest_ms: The largest timestamp of its last segment; None: there is none.
         error: Why the head cannot be read; None if it can.
     """
 
@@ -48,6 +59,9 @@ class StoreRow(NamedTuple):
     epoch: int = 0
     host: str = ""
     doomed: int = 0
+    topic_id: str = ""
+    directory_id: str = ""
+    latest_ms: int | None = None
     error: str | None = None
 
 
@@ -82,10 +96,11 @@ def mark_store(store: ObjectStore, store_id: bytes, now_ms: int) -> None:
 
 def rows_of(store: ObjectStore) -> Iterator[StoreRow]:
     """Return what the heads of a store say; orphans without a head are left out."""
-    for place, head in _heads(store):
+    for place, head in heads_of(store):
         if isinstance(head, Head):
             entries = read_entries(store, head)
             end = head.next_offset
+            latest_ms = entries[-1].entry.max_timestamp if entries else -1
             yield StoreRow(
                 *place.topic_partition,
                 head.start.offset,
@@ -95,20 +110,85 @@ def rows_of(store: ObjectStore) -> Iterator[StoreRow]:
                 head.epoch,
                 head.writer.host,
                 len(head.doomed),
+                format_topic_id(head.topic_id),
+                head.writer.directory_id.hex(),
+                None if latest_ms < 0 else latest_ms,
             )
         else:
             yield StoreRow(*place.topic_partition, error=str(head))
 
 
-def _heads(store: ObjectStore) -> Iterator[tuple[PartitionPlace, Head | LogfsError]]:
-    for place in all_places(store):
+def heads_of(store: ObjectStore) -> list[tuple[PartitionPlace, Head | LogfsError]]:
+    """Return the heads of a store, by topic and partition, or why one cannot be read."""
+    found: dict[PartitionPlace, Head | LogfsError] = {}
+
+    def read(place: PartitionPlace) -> None:
         try:
-            found = read_head(store, place)
+            read_one = read_head(store, place)
         except LogfsError as error:
-            yield place, error
+            found[place] = error
+            return
+        if read_one is not None:
+            found[place] = read_one[0]
+
+    for_each(read, all_places(store))
+    return sorted(found.items(), key=itemgetter(0))
+
+
+def check_writers(
+    store: ObjectStore, directory_id: str, topic_ids: Collection[UUID], data: str
+) -> None:
+    """Refuse a store in which another data directory writes topics that this one does not have.
+
+    Each of them would hide the records of the other from readers, where topics have equal names.
+
+    Args:
+        store: The store.
+        directory_id: The id of this directory in hexadecimal digits; "": it has none yet.
+        topic_ids: The ids of its topics.
+        data: Its path.
+
+    Raises:
+        InvalidConfigError: Another one writes there.
+    """
+    others = [
+        (place.topic_partition.topic, head.writer)
+        for place, head in heads_of(store)
+        if isinstance(head, Head)
+        and head.writer.directory_id.hex() != directory_id
+        and place.topic_id not in topic_ids
+    ]
+    if others:
+        topic, writer = others[0]
+        more = len({topic for topic, _ in others}) - 1
+        raise InvalidConfigError(
+            f"{store.url}: another data directory, on host {writer.host}, writes the topic {topic}"
+            f"{f' and {more} more' if more else ''} there: choose another prefix. To continue its "
+            f"logs on this machine: 'logfs promote {store.url} DATA' with an empty DATA. To write "
+            f"other topics beside it: 'logfs remote init --shared {data} {store.url}'"
+        )
+
+
+def check_name(store: ObjectStore, place: PartitionPlace, directory_id: bytes) -> None:
+    """Refuse to begin a partition whose name another data directory has in the store.
+
+    Raises:
+        RemoteStorageError: Another one writes a partition of that name.
+    """
+    for name in store.list_level("").directories:
+        parsed = parse_topic_directory(name)
+        if parsed is None or parsed == (place.topic_partition.topic, place.topic_id):
             continue
-        if found is not None:
-            yield place, found[0]
+        if parsed[0] != place.topic_partition.topic:
+            continue
+        found = read_head(store, PartitionPlace(place.topic_partition, parsed[1]))
+        if found is not None and found[0].writer.directory_id != directory_id:
+            writer = found[0].writer
+            raise RemoteStorageError(
+                f"{store.url}/{place.head}: another data directory, on host {writer.host}, writes "
+                f"a topic of this name there ({name}), and readers would see one of the two only. "
+                "Nothing is copied. Use another prefix, or another name"
+            )
 
 
 def find_orphans(store: ObjectStore, place: PartitionPlace, now_ms: int) -> list[ObjectStat]:
@@ -168,7 +248,7 @@ def check_heads(store: ObjectStore, disk: Disk, path: str) -> None:
     Raises:
         InvalidConfigError: A broker has filled it.
     """
-    if any(True for _ in _heads(store)) or not disk.list(""):
+    if heads_of(store) or not disk.list(""):
         return
     if STORE not in {stat.key for stat in store.list_level("").objects}:
         raise InvalidConfigError(
@@ -179,7 +259,7 @@ def check_heads(store: ObjectStore, disk: Disk, path: str) -> None:
 
 def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
     """Compare the objects of a store with its heads."""
-    for place, head in _heads(store):
+    for place, head in heads_of(store):
         if isinstance(head, Head):
             yield from check_objects(store, place, head)
         else:

@@ -1,0 +1,163 @@
+"""The journal as a task: every ``freshness.ms`` what is not sealed goes to the object store.
+
+A round that takes longer than ``freshness.ms`` is followed by the next one at once. After a failure
+the next round comes after a pause that grows from ``freshness.ms`` to a minute. If another data
+directory or a copy of this one has fenced this one, nothing is copied to the store any more.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from logfs.disk.remote.objects import ObjectStore
+from logfs.disk.vfs import Disk
+from logfs.errors import FencedError, LockedError, LogfsError, RemoteStorageError, text_of
+from logfs.fs.threads import run_in_thread
+from logfs.log.names import LOCK_FILE
+from logfs.log.partition import PartitionLog
+from logfs.log.remote.directory import own_directory, read_remote_config
+from logfs.log.remote.of_disk import catalog_of
+from logfs.log.store import was_clean
+from logfs.machine.host import Clock, machine_id
+from logfs.services.following.store import AnyStore
+from logfs.services.journaling.assembly import read_journal
+from logfs.services.journaling.healing import compare, heal
+from logfs.services.journaling.root import begin_epoch, read_root
+from logfs.services.journaling.writing import RemoteJournal, is_journaled
+from logfs.services.tiering.ownership import OwnedVersions
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_S = 60.0
+
+
+class Journaling:
+    """The journal of the data directory of a mount. Event loop only.
+
+    Args:
+        store: The store.
+        clock: The clocks.
+        host: Name of the machine.
+        give_up: Called with the reason when another process owns the store.
+    """
+
+    def __init__(
+        self, store: AnyStore, clock: Clock, host: str, give_up: Callable[[FencedError], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._host = host
+        self._give_up = give_up
+        self._journal: RemoteJournal | None = None
+        self._told: str | None = None
+        self._is_over = False
+
+    async def run(self) -> None:
+        """Run rounds until cancelled or fenced; return if the directory has no journal."""
+        try:
+            await self._run()
+        finally:
+            self._is_over = True
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Refuse to begin an epoch once the daemon stops: the next one may have begun its own."""
+        if self._is_over:
+            raise RemoteStorageError("the daemon is stopping")
+        yield
+
+    async def _run(self) -> None:
+        catalog = catalog_of(self._store.disk)
+        config = None if catalog is None else read_remote_config(catalog.local)
+        if catalog is None or config is None or not config.freshness_ms:
+            return
+        local, objects = catalog.local, catalog.store
+        freshness_s = config.freshness_ms / 1000
+        # One object is under way at a time: offsets are never given twice.
+        thread, pause_s = trio.CapacityLimiter(1), freshness_s
+        while True:
+            begin_s = self._clock.monotonic_s()
+            try:
+                await run_in_thread(
+                    self._round, local, objects, limiter=thread, abandon_on_cancel=True
+                )
+            except FencedError as error:
+                logger.error("%s", error)  # noqa: TRY400 - no defect of logfs
+                self._give_up(error)
+                return
+            except (LogfsError, OSError) as error:
+                self._fail(error)
+                pause_s = min(pause_s * 2, max(_LONGEST_PAUSE_S, freshness_s))
+                await trio.sleep(pause_s)
+                continue
+            if self._told is not None:
+                logger.info("the object store takes the journal again")
+                self._told = None
+            pause_s = freshness_s
+            await trio.sleep(max(0.0, begin_s + freshness_s - self._clock.monotonic_s()))
+
+    def _round(self, local: Disk, objects: Callable[[], ObjectStore]) -> None:
+        """Do one round, in a thread; the first one begins an epoch."""
+        logs = self._store.writable.all_partitions()
+        if self._journal is None:
+            self._journal = self._begin(local, objects(), logs)
+        now_ms = self._clock.now_ms()
+        for log in self._journal.round(logs, now_ms):
+            if log.state.remote is not None:
+                log.state.remote.journal_ms, log.state.remote.journal_error = now_ms, None
+
+    def _begin(self, local: Disk, objects: ObjectStore, logs: list[PartitionLog]) -> RemoteJournal:
+        new_id, now_ms = self._store.writable.new_id, self._clock.now_ms()
+        own = own_directory(local, new_id, machine_id())
+        if own.is_copy:
+            raise FencedError(
+                "this data directory is a copy of another one, or it was moved to another file "
+                "system: nothing is sent to the journal. If the other one is gone: stop the "
+                "daemon, then 'logfs remote take-over'"
+            )
+        owned = OwnedVersions(local, "", self._writing)
+        root = begin_epoch(objects, own.writer(self._host, now_ms), owned, new_id)
+        journal = read_journal(objects, root)
+        for text in journal.problems:
+            logger.warning("the journal is damaged: %s", text)
+        return RemoteJournal(objects, root, journal, compare(journal, logs), new_id)
+
+    def _fail(self, error: Exception) -> None:
+        for log in self._store.writable.all_partitions():
+            if log.state.remote is not None and is_journaled(log.config):
+                log.state.remote.journal_error = f"the journal: {text_of(error)}"
+        kind = type(error).__name__
+        if self._told != kind:
+            self._told = kind
+            logger.warning("nothing is sent to the journal: %s", text_of(error))
+
+
+def heal_from_journal(disk: Disk, boot_id: str, new_id: Callable[[], bytes]) -> None:
+    """Write into a data directory what it has lost in a power cut and its journal has.
+
+    It is called before the logs are loaded. A store that does not answer delays the start for
+    ``read.timeout.ms``; then the logs begin without these records.
+    """
+    catalog = catalog_of(disk)
+    config = None if catalog is None else read_remote_config(catalog.local)
+    if catalog is None or config is None or not config.freshness_ms:
+        return
+    try:
+        lock = disk.lock(LOCK_FILE)
+    except LockedError:
+        return  # it is told when the logs are loaded
+    try:
+        own = own_directory(catalog.local, new_id, machine_id())
+        if own.is_copy or was_clean(disk, boot_id):
+            return
+        root = read_root(catalog.store())
+        if root is not None and root[0].writer.directory_id == own.directory_id:
+            heal(read_journal(catalog.store(), root[0]), catalog.local)
+    except (LogfsError, OSError) as error:
+        logger.warning(
+            "records that the disk may have lost are not read from the journal: %s", text_of(error)
+        )
+    finally:
+        lock.close()

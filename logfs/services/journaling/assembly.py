@@ -1,0 +1,183 @@
+"""The ends of the partitions, put together from all objects of a journal."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from logfs.disk.remote.objects import ObjectStore
+from logfs.errors import LogfsError
+from logfs.log.checkpoints import EpochEntry
+from logfs.log.remote.parallel import for_each
+from logfs.services.journaling.objects import (
+    JournalObject,
+    ListedObject,
+    ObjectName,
+    PartitionFacts,
+    PartitionId,
+    Row,
+    list_objects,
+    read_object,
+)
+from logfs.services.journaling.root import JournalRoot
+from logfs.types import Positions, TopicPartition
+
+
+class JournaledSegment(NamedTuple):
+    """What a journal has of one segment: its bytes from the first one on.
+
+    Attributes:
+        content: See ``Row.content``.
+        next_offset: The offset after its last record if all of it is here; else -1.
+    """
+
+    base_offset: int
+    bases: Positions
+    content: int
+    data: bytes
+    next_offset: int
+
+
+class JournaledPartition(NamedTuple):
+    """What a journal has of one partition.
+
+    Attributes:
+        topic_partition: The partition by name.
+        segments: Its segments by base offset. Those that a head names may be missing.
+        leader_epochs: Those of the log, by its last row.
+        facts, facts_ms: The latest facts, and when they were read, epoch milliseconds.
+    """
+
+    topic_partition: TopicPartition
+    segments: list[JournaledSegment]
+    leader_epochs: Sequence[EpochEntry]
+    facts: PartitionFacts
+    facts_ms: int
+
+    def after(self, offset: int | None) -> list[JournaledSegment]:
+        """Return the segments that continue a log at an offset, without a gap; None: from any."""
+        found: list[JournaledSegment] = []
+        for one in self.segments:
+            if offset is None or one.base_offset == offset:
+                found.append(one)
+                offset = one.next_offset
+        return found
+
+
+class ReadJournal(NamedTuple):
+    """All valid objects of a journal.
+
+    Attributes:
+        root: The root by which they are valid.
+        objects: Name -> object, in their order, without fences.
+        listed: Every object that is there, fences and void ones included.
+        problems: What could not be read.
+    """
+
+    root: JournalRoot
+    objects: Mapping[ObjectName, JournalObject]
+    listed: list[ListedObject]
+    problems: list[str]
+
+    @property
+    def written_ms(self) -> int:
+        """The log was read at this moment for the last object; 0: there is none."""
+        return max((one.written_ms for one in self.objects.values()), default=0)
+
+
+def read_journal(store: ObjectStore, root: JournalRoot) -> ReadJournal:
+    """Read all objects of a journal, some at a time.
+
+    Raises:
+        OSError: The store failed.
+    """
+    found: dict[ObjectName, JournalObject] = {}
+    problems: list[str] = []
+
+    def read(name: ObjectName) -> None:
+        try:
+            one = read_object(store, name)
+        except FileNotFoundError:
+            return  # deleted meanwhile: nothing needs it
+        except LogfsError as error:
+            problems.append(str(error))
+            return
+        if not one.fence:
+            found[name] = one
+
+    listed = list_objects(store)
+    for_each(read, [one.name for one in listed if root.is_valid(one.name)])
+    return ReadJournal(root, dict(sorted(found.items())), listed, sorted(problems))
+
+
+def gone_partitions(journal: ReadJournal) -> set[PartitionId]:
+    """Return the partitions that were deleted, as far as the journal knows."""
+    return {partition for one in journal.objects.values() for partition in one.gone}
+
+
+def assemble(journal: ReadJournal) -> dict[PartitionId, JournaledPartition]:
+    """Return what a journal has of each partition that was not deleted."""
+    gone = gone_partitions(journal)
+    segments: dict[PartitionId, dict[int, _Contents]] = {}
+    last: dict[PartitionId, Row] = {}
+    told: dict[PartitionId, tuple[PartitionFacts, int]] = {}
+    for each in journal.objects.values():
+        at = 0
+        for row in each.rows:
+            data = each.payload[at : at + row.length]
+            at += row.length
+            if row.id in gone:
+                continue
+            contents = segments.setdefault(row.id, {}).setdefault(row.base_offset, _Contents())
+            contents.add(row, data)
+            last[row.id] = row
+            if row.facts is not None:
+                told[row.id] = row.facts, each.written_ms
+    return {
+        partition: JournaledPartition(
+            last[partition].topic_partition,
+            [one for _, contents in sorted(found.items()) if (one := contents.latest())],
+            last[partition].leader_epochs,
+            *told[partition],
+        )
+        for partition, found in segments.items()
+        if partition in told
+    }
+
+
+class _Content:
+    """The bytes of one content of a segment."""
+
+    def __init__(self, row: Row) -> None:
+        self.first = row
+        self.data = bytearray()
+        self.next_offset = -1
+        self.is_whole = False
+
+
+class _Contents:
+    """The contents of one segment, by their numbers."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, _Content] = {}
+
+    def add(self, row: Row, data: bytes | memoryview) -> None:
+        """Add the bytes of a row; those after a gap are left out."""
+        content = self._found.get(row.content)
+        if content is None:
+            if row.position:
+                return  # its beginning was deleted: the head names the segment
+            content = self._found[row.content] = _Content(row)
+        if row.position != len(content.data):
+            return
+        content.data += data
+        content.next_offset = row.next_offset
+        content.is_whole |= row.is_whole
+
+    def latest(self) -> JournaledSegment | None:
+        """Return the last content of which all was sent once; without one, the first."""
+        whole = [number for number, found in self._found.items() if found.is_whole]
+        number = max(whole) if whole else min(self._found, default=-1)
+        if number < 0:
+            return None
+        content = self._found[number]
+        first, data = content.first, bytes(content.data)
+        return JournaledSegment(first.base_offset, first.bases, number, data, content.next_offset)

@@ -1,0 +1,304 @@
+"""A data directory from a store, on another machine: nothing is copied but what is not sealed.
+
+    1  the journal is fenced: no object of the owner before is valid from here on
+    2  each head is fenced, then read: the owner before names no more segments
+    3  a directory is made for each partition: what the store has is named, what only the journal
+       has is written
+    4  the root is read again: this directory owns the store, or another one was faster
+
+It may be stopped after any step, and be done again. What was made is made once more.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from logfs.disk.remote.objects import ObjectStore
+from logfs.disk.remote.overlay import RemotePart
+from logfs.disk.remote.treedisk import MadeFile
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError, RemoteStorageError, text_of
+from logfs.log import checkpoints, names
+from logfs.log.checkpoints import EpochEntry, format_leader_epochs, format_partition_metadata
+from logfs.log.names import FileKind, format_segment_file
+from logfs.log.remote.bucket import all_places
+from logfs.log.remote.head import Head, WritingDirectory
+from logfs.log.remote.headfiles import HeadFiles
+from logfs.log.remote.keys import PartitionPlace, parse_topic_directory
+from logfs.log.remote.parallel import for_each
+from logfs.log.remote.reading import read_entries, read_head
+from logfs.log.remote.rows import TieredRows
+from logfs.log.segments.table import SegmentState, TableEntry, encode_table
+from logfs.log.topics import format_topic_config
+from logfs.services.journaling.assembly import (
+    JournaledPartition,
+    JournaledSegment,
+    ReadJournal,
+    assemble,
+    gone_partitions,
+    read_journal,
+)
+from logfs.services.journaling.objects import PartitionId
+from logfs.services.journaling.root import JournalRoot, begin_epoch, confirm_root, read_root
+from logfs.services.tiering.heads import FirstFacts, HeadWriter
+from logfs.services.tiering.ownership import OwnedVersions
+from logfs.types import MAX_OFFSET, TopicPartition
+
+
+class Promoted(NamedTuple):
+    """What a promotion has made.
+
+    Attributes:
+        partitions: The partitions of the data directory.
+        segments: Segments that stay in the store.
+        end_bytes: Bytes of records that only the journal had.
+        complete_ms: The owner before had sent all that was appended before this moment; 0: it had
+            no journal.
+        problems: Partitions that could not be made, and damaged objects, each with the reason.
+    """
+
+    partitions: list[TopicPartition]
+    segments: int
+    end_bytes: int
+    complete_ms: int
+    problems: list[str]
+
+
+class _Made(NamedTuple):
+    """One partition: its log start, where the part begins that is scanned, and its sizes."""
+
+    start_offset: int
+    recovery_point: int
+    segments: int
+    end_bytes: int
+
+
+def check_promotable(store: ObjectStore) -> None:
+    """See that a store has logs of logfs; nothing is changed.
+
+    Raises:
+        RemoteStorageError: It has none.
+        OSError: The store failed.
+    """
+    topics = [parse_topic_directory(name) for name in store.list_level("").directories]
+    if not any(topics) and read_root(store) is None:
+        raise RemoteStorageError(f"{store.url}: it has no logs that could be continued")
+
+
+class Promotion:
+    """The promotion of one empty data directory.
+
+    Args:
+        store: The store.
+        disk: The local disk of the data directory, which has its ``logfs.remote``.
+        writer: The data directory.
+        new_id: Gives 16 random bytes.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        disk: Disk,
+        writer: WritingDirectory,
+        new_id: Callable[[], bytes],
+    ) -> None:
+        self._store = store
+        self._disk = disk
+        self._writer = writer
+        self._new_id = new_id
+        self._made: dict[TopicPartition, _Made] = {}
+        self._problems: list[str] = []
+
+    def run(self) -> Promoted:
+        """Do it; the files are not synced when this returns.
+
+        Raises:
+            RemoteStorageError: Another directory was promoted meanwhile; or the store has nothing.
+            OSError: The store or the disk failed.
+        """
+        owned = OwnedVersions(self._disk, "")
+        root = begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
+        journal = read_journal(self._store, root)
+        ends, gone = assemble(journal), gone_partitions(journal)
+        places = [one for one in all_places(self._store) if _id_of(one) not in gone]
+        for_each(lambda place: self._make(place, ends.get(_id_of(place)), root), _unique(places))
+        self._tell_twins(places)
+        headed = {_id_of(place) for place in places}
+        new = [(partition, end) for partition, end in ends.items() if partition not in headed]
+        for_each(lambda one: self._make_new(*one, root), new)
+        self._write_checkpoints()
+        confirm_root(self._store, root)
+        return self._promoted(journal)
+
+    def _make(
+        self, place: PartitionPlace, end: JournaledPartition | None, root: JournalRoot
+    ) -> None:
+        """Own the head of a partition, and make its directory."""
+        directory = place.topic_partition.directory
+        try:
+            self._make_directory(directory)
+            head = self._fenced(place, end)
+            entries = read_entries(self._store, head)
+        except LogfsError as error:
+            if read_head(self._store, place) is not None:  # else it is what a copy has left
+                self._problems.append(f"{place.topic_partition}: {text_of(error)}")
+            self._disk.remove_tree(directory)
+            return
+        files = HeadFiles(place, head, entries, 0)
+        segments = [] if end is None else end.after(head.next_offset)
+        opened = _opened(segments[0] if segments else files.active)
+        self._copy_made(directory, files)
+        self._write(
+            f"{directory}/{names.SEGMENT_TABLE}",
+            encode_table(head.generation, [*(one.entry for one in entries), opened]),
+        )
+        if entries:
+            TieredRows(self._disk, directory, place.topic_id, head.generation).restore(entries)
+            self._copy_snapshot(directory, files)
+        self._write_segments(directory, segments, opened.base_offset)
+        before = head.leader_epochs if end is None else end.leader_epochs
+        self._write_epochs(directory, before, root, opened, segments)
+        self._made[place.topic_partition] = _Made(
+            max(head.start.offset, 0 if end is None else end.facts.start.offset),
+            opened.base_offset,
+            len(entries),
+            _size_of(segments),
+        )
+
+    def _make_new(self, partition: PartitionId, end: JournaledPartition, root: JournalRoot) -> None:
+        """Make a partition that has no head yet: the journal alone has it."""
+        segments, topic_partition = end.after(None), end.topic_partition
+        if not segments:
+            return
+        if topic_partition in self._made:
+            self._problems.append(f"{topic_partition}: the journal has another topic of this name")
+            return
+        directory, facts = topic_partition.directory, end.facts
+        opened = _opened(segments[0])
+        self._make_directory(directory)
+        self._write(
+            f"{directory}/{names.PARTITION_METADATA}", format_partition_metadata(partition.topic_id)
+        )
+        if facts.config is not None:
+            self._write(f"{directory}/{names.TOPIC_CONFIG}", format_topic_config(facts.config))
+        self._write(f"{directory}/{names.SEGMENT_TABLE}", encode_table(facts.generation, [opened]))
+        self._write_segments(directory, segments, opened.base_offset)
+        self._write_epochs(directory, end.leader_epochs, root, opened, segments)
+        self._made[topic_partition] = _Made(
+            facts.start.offset, opened.base_offset, 0, _size_of(segments)
+        )
+
+    def _fenced(self, place: PartitionPlace, end: JournaledPartition | None) -> Head:
+        owned = OwnedVersions(self._disk, place.topic_partition.directory)
+        writer = HeadWriter(self._store, place, self._writer, self._new_id, owned)
+        found = read_head(self._store, place)
+        first = None
+        if end is not None and (found is None or end.facts_ms >= found[0].writer.since_ms):
+            first = FirstFacts(
+                place.topic_id, end.facts.generation, end.facts.start, end.facts.config
+            )
+        return writer.fence(first, takes_over=True)
+
+    # Files
+
+    def _make_directory(self, directory: str) -> None:
+        """Make a directory, or empty that of an interrupted promotion."""
+        if not self._disk.exists(directory):
+            self._disk.make_directory(directory)
+        for name, _ in self._disk.list(directory):
+            if name != names.OWNED:
+                self._disk.remove(f"{directory}/{name}")
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Write a file without a sync: the directory is marked as not whole."""
+        file = self._disk.open(name, write=True, create=True)
+        try:
+            file.truncate(0)
+            if data:
+                file.pwrite(data, 0)
+        finally:
+            file.close()
+
+    def _copy_made(self, directory: str, files: HeadFiles) -> None:
+        for name in (names.PARTITION_METADATA, names.TOPIC_CONFIG):
+            found = files.find(name)
+            if isinstance(found, MadeFile):
+                self._write(f"{directory}/{name}", found.data)
+
+    def _copy_snapshot(self, directory: str, files: HeadFiles) -> None:
+        """Copy the state of the producers at the end of the last segment in the store."""
+        name = format_segment_file(files.active.base_offset, FileKind.SNAPSHOT)
+        found = files.find(name)
+        if isinstance(found, RemotePart):
+            data = self._store.get_range(found.key, found.start, found.size)
+            self._write(f"{directory}/{name}", bytes(data))
+
+    def _write_segments(
+        self, directory: str, segments: Sequence[JournaledSegment], base: int
+    ) -> None:
+        for base_offset, data in [(one.base_offset, one.data) for one in segments] or [(base, b"")]:
+            self._write(f"{directory}/{format_segment_file(base_offset, FileKind.LOG)}", data)
+
+    def _write_epochs(
+        self,
+        directory: str,
+        before: Sequence[EpochEntry],
+        root: JournalRoot,
+        opened: TableEntry,
+        segments: Sequence[JournaledSegment],
+    ) -> None:
+        """Let the log continue in a leader epoch that no earlier owner has used.
+
+        Epochs of the journal only grow, so that it is larger than any that an earlier promotion
+        began. The loader lets it begin at the log end.
+        """
+        latest = (before[-1].epoch if before else 0) + root.epoch
+        entries = [*before, EpochEntry(latest, MAX_OFFSET if segments else opened.base_offset)]
+        self._write(f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}", format_leader_epochs(entries))
+
+    def _write_checkpoints(self) -> None:
+        made = sorted(self._made.items())
+        starts = {one: row.start_offset for one, row in made if row.start_offset}
+        checkpoints.write_offsets(self._disk, names.LOG_START_OFFSET_CHECKPOINT, starts)
+        points = {one: row.recovery_point for one, row in made}
+        checkpoints.write_offsets(self._disk, names.RECOVERY_POINT_CHECKPOINT, points)
+
+    # The outcome
+
+    def _tell_twins(self, places: Sequence[PartitionPlace]) -> None:
+        for place in places:
+            if place not in _unique(places):
+                self._problems.append(
+                    f"{place.topic_partition}: the store has another topic of this name, with the "
+                    f"id of {place.qualified.topic}: 'logfs remote fetch --topic "
+                    f"{place.qualified.topic}' copies it into another directory"
+                )
+
+    def _promoted(self, journal: ReadJournal) -> Promoted:
+        if not self._made:
+            raise RemoteStorageError(f"{self._store.url}: it has no logs that could be continued")
+        rows = self._made.values()
+        return Promoted(
+            sorted(self._made),
+            sum(row.segments for row in rows),
+            sum(row.end_bytes for row in rows),
+            journal.written_ms,
+            [*journal.problems, *self._problems],
+        )
+
+
+def _id_of(place: PartitionPlace) -> PartitionId:
+    return PartitionId(place.topic_id, place.topic_partition.partition)
+
+
+def _unique(places: Sequence[PartitionPlace]) -> list[PartitionPlace]:
+    """Return one place for each name of a partition."""
+    return list({place.topic_partition: place for place in places}.values())
+
+
+def _opened(first: JournaledSegment | TableEntry) -> TableEntry:
+    """Return the entry of the segment from which on the loader scans the log."""
+    return TableEntry(first.base_offset, SegmentState.OPEN, first.bases, first.bases)
+
+
+def _size_of(segments: Sequence[JournaledSegment]) -> int:
+    return sum(len(one.data) for one in segments)

@@ -1,0 +1,83 @@
+"""A data directory in memory whose journal goes to a store in memory, and its promotion."""
+
+from collections.abc import Mapping
+
+from logfs.log.remote.head import WritingDirectory
+from logfs.services.journaling.assembly import read_journal
+from logfs.services.journaling.healing import compare, heal
+from logfs.services.journaling.promotion import Promoted, Promotion
+from logfs.services.journaling.root import begin_epoch, read_root
+from logfs.services.journaling.writing import RemoteJournal
+from logfs.services.tiering.ownership import OwnedVersions
+from tests.fakes import FakeDisk
+from tests.remote.fakestore import FakeStore
+from tests.remote.tiering import TIERED, TieredBench
+
+MACHINES = "abcdefgh"
+
+
+class JournalBench(TieredBench):
+    """One store with the tiered topic ``t``, and its journal.
+
+    Attributes:
+        machine: The name of the machine; its directory id is made of it.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] = TIERED,
+        *,
+        machine: str = "a",
+        disk: FakeDisk | None = None,
+        objects: FakeStore | None = None,
+    ) -> None:
+        super().__init__(properties, disk=disk, objects=objects)
+        self.machine = machine
+        self.directory_id = machine.encode() * 16
+        self._journal: RemoteJournal | None = None
+
+    @property
+    def journal(self) -> RemoteJournal:
+        """The journal of this process; an epoch begins when it is first asked for."""
+        if self._journal is None:
+            owned = OwnedVersions(self.disk, "")
+            root = begin_epoch(self.objects, self._writer(), owned, self._new_id)
+            found = read_journal(self.objects, root)
+            assert not found.problems
+            same = compare(found, self.store.all_partitions())
+            self._journal = RemoteJournal(self.objects, root, found, same, self._new_id)
+        return self._journal
+
+    def send(self) -> None:
+        """Do a round."""
+        self.journal.round(self.store.all_partitions(), self.now_ms)
+
+    def open(self, disk: FakeDisk | None = None, *, read_only: bool = False):  # type: ignore[no-untyped-def] # noqa: ANN201
+        self._journal = None
+        return super().open(disk, read_only=read_only)
+
+    def crash_and_heal(self, seed: int) -> int:
+        """Cut the power; the next start takes from the journal what the disk has lost."""
+        self.disk.crash(seed)
+        self.new_boot()
+        found = read_root(self.objects)
+        assert found is not None
+        size = heal(read_journal(self.objects, found[0]), self.disk)
+        self.store = self.open()
+        return size
+
+    def _writer(self) -> WritingDirectory:
+        return WritingDirectory(self.directory_id, self.machine, self.now_ms)
+
+    def promotion(self, machine: str, disk: FakeDisk) -> Promotion:
+        """The promotion of another machine, with an empty disk."""
+        writer = WritingDirectory(machine.encode() * 16, machine, self.now_ms)
+        return Promotion(self.objects, disk, writer, self._new_id)
+
+    def promoted(self, machine: str = "b") -> "tuple[JournalBench, Promoted]":
+        """Promote another machine, and start it."""
+        disk = FakeDisk()
+        done = self.promotion(machine, disk).run()
+        found = JournalBench(machine=machine, disk=disk, objects=self.objects)
+        found.now_ms = self.now_ms
+        return found, done
