@@ -201,3 +201,19 @@ def test_wrong_credentials_say_so(logfs: Call, in_s3: str, monkeypatch: pytest.M
     outcome = logfs("cat", f"{in_s3}/orders/0")
     assert outcome.status == 1
     assert "refused" in outcome.errors[0]
+
+
+def test_salvage_copies_what_is_left_of_a_store(logfs: Call, tmp_path: Path) -> None:
+    stored = make_stored(tmp_path)
+    whole = logfs("cat", stored.data / "orders" / "0").out
+    logs = sorted(stored.bucket.glob("orders-*/0/*.log"))
+    assert len(logs) > 2
+    logs[1].unlink()
+    assert logfs("remote", "fetch", stored.url, tmp_path / "fetched").status != 0
+    status, out, _ = logfs("salvage", stored.url, tmp_path / "saved")
+    assert status == 1
+    assert b"gone: " in out
+    saved = logfs("cat", tmp_path / "saved" / "orders" / "0").out.splitlines()
+    lost = set(whole.splitlines()) - set(saved)
+    assert 0 < len(lost) < len(whole.splitlines()) / 2
+    assert [line for line in whole.splitlines() if line not in lost] == saved

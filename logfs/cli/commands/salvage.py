@@ -27,9 +27,10 @@ def salvage(
 ) -> None:
     """Copy what can be read of the damaged data directory DAMAGED into DATA.
 
-    DAMAGED is the directory of logfs or of a Kafka broker, with damaged files or on a failing disk.
-    It is only read, and no process may use it meanwhile. DATA is a missing or an empty directory.
-    The command makes a data directory of it that logfs mounts and a broker opens.
+    DAMAGED is the directory of logfs or of a Kafka broker, with damaged files or on a failing disk,
+    or the URL of an object store. It is only read, and no process may use it meanwhile. DATA is a
+    missing or an empty directory. The command makes a data directory of it that logfs mounts and a
+    broker opens.
 
     A recovery cuts a log at the first batch that it cannot use. This command leaves such a batch
     out and continues with the next one, also where the disk cannot read some bytes. Batches are
