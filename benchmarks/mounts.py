@@ -52,6 +52,12 @@ class BenchMount:
                 return int(line.split()[1]) * 1024 / 1e6
         raise RuntimeError(f"process {self.pid} has no resident memory: it has ended")
 
+    def kill(self) -> None:
+        """Kill the process, as the loss of a machine does, and unmount."""
+        self._process.kill()
+        self._process.wait()
+        self.stop()
+
     def stop(self) -> None:
         """Stop the process cleanly, which unmounts; by force if it does not. Twice is fine."""
         if self._is_stopped:

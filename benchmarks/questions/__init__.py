@@ -48,6 +48,7 @@ QUESTIONS: dict[str, Question] = {
     "tiered": tiered.rows,
     "tier-mount": tiering.mounts,
     "tier-append": tiering.appends,
+    "tier-journal": tiering.journal,
     "tier-spark": tiering.spark,
     "open": opening.rows,
     "look": looking.rows,

@@ -1,10 +1,13 @@
 """What does a store cost: mounts of many tiered segments, appends beside it, copying, Spark.
 
+And its journal: appends beside it, its requests, a promotion after the loss of the machine.
+
 The store is a server on loopback, which logs its requests.
 """
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +21,8 @@ from tests.remote.servers import CREDENTIALS, Bucket, FaultServer, ObjectServer
 _TOPIC = "lines"
 _SETTINGS = {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.bytes": "0"}
 _STORE = "remote.log.manager.task.interval.ms=100\ncache.bytes=0\n"
+_FRESHNESS_MS = 1000
+_OBSERVED_S = 20.0
 _PATIENCE_S = 900.0
 _PUT_BYTES = 64 << 20
 _TICK_S = os.sysconf("SC_CLK_TCK")
@@ -147,6 +152,71 @@ def spark(bench: Bench) -> Iterator[Row]:
     )
 
 
+def journal(bench: Bench) -> Iterator[Row]:
+    """Appends beside the rounds of a journal, its PUTs, and a promotion after a kill."""
+    server = _Server(bench)
+    times: dict[str, list[float]] = {"with": [], "without": []}
+    logs = {
+        name: bench.cleanup.enter_context(
+            _Appending(bench, name, server.objects.bucket(name), settings=settings)
+        )
+        for name, settings in (("with", f"freshness.ms={_FRESHNESS_MS}\n"), ("without", ""))
+    }
+    for _ in range(bench.pairs):
+        for name, log in logs.items():
+            times[name].append(log.p99_us())
+    yield compare(
+        "tier-journal",
+        "append of a line, p99, freshness.ms=1000",
+        at_most(1.1, "x without"),
+        Samples("journal", "us", tuple(times["with"])),
+        Samples("without", "us", tuple(times["without"])),
+    )
+    for count in (1, bench.scaled(1_000, 100)):
+        yield from _journaled(bench, server, count)
+
+
+def _journaled(bench: Bench, server: "_Server", count: int) -> Iterator[Row]:
+    """The PUTs of a directory of so many topics, and its promotion after a kill."""
+    bucket = server.objects.bucket(f"journaled-{count}")
+    data = bench.directory / f"journaled-{count}"
+    data.mkdir()
+    (data / "logfs.remote").write_text(f"{bucket.properties}freshness.ms={_FRESHNESS_MS}\n")
+    mount = mount_logfs(bench, data)
+    files = [mount.point / f"t{number}" / "0" for number in range(count)]
+    for file in files:
+        file.parent.mkdir()
+        os.setxattr(file.parent, "user.logfs.remote.storage.enable", b"true")
+        with file.open("ab") as out:
+            out.write(numbered_lines(0, 10))
+    time.sleep(3 * _FRESHNESS_MS / 1000)
+    before, begin_s, number = server.puts, time.perf_counter(), 0
+    while time.perf_counter() - begin_s < _OBSERVED_S:
+        with files[number % count].open("ab") as out:
+            out.write(numbered_lines(number, 1))
+        number += 1
+        time.sleep(0.001)
+    rounds = (time.perf_counter() - begin_s) * 1000 / _FRESHNESS_MS
+    puts = server.puts - before
+    mount.kill()
+    shutil.rmtree(data)
+    yield hold(
+        "tier-journal",
+        f"PUTs in freshness.ms, {count:,} partitions",
+        at_most(1.05, "PUTs"),
+        Samples("logfs", "PUTs", (puts / rounds,)),
+    )
+    os.environ["AWS_ENDPOINT_URL"] = bucket.endpoint
+    begin_s = time.perf_counter()
+    call_with("logfs", "promote", bucket.url, bench.directory / f"promoted-{count}")
+    yield hold(
+        "tier-journal",
+        f"logfs promote, {count:,} partitions",
+        at_most(10, "s"),
+        Samples("logfs", "s", (time.perf_counter() - begin_s,)),
+    )
+
+
 class _Server:
     """A server whose requests are counted."""
 
@@ -161,6 +231,13 @@ class _Server:
     def requests(self) -> int:
         """Requests so far."""
         return self._requests.read_bytes().count(b"\n") if self._requests.exists() else 0
+
+    @property
+    def puts(self) -> int:
+        """PUTs so far."""
+        return (
+            self._requests.read_bytes().count(b" s3_PutObject ") if self._requests.exists() else 0
+        )
 
     def tiered(self, bench: Bench, data: Path) -> Bucket:
         """Have a daemon copy all sealed segments of a directory and drop the local files."""
@@ -198,12 +275,18 @@ class _Appending:
     """A mounted topic to which one line after the other is appended."""
 
     def __init__(
-        self, bench: Bench, name: str, bucket: Bucket, spec: LogSpec | None = None
+        self,
+        bench: Bench,
+        name: str,
+        bucket: Bucket,
+        spec: LogSpec | None = None,
+        *,
+        settings: str = "",
     ) -> None:
         self._lines = bench.scaled(20_000, 5_000)
         self._data = bench.directory / name if spec is None else build_log(bench, name, spec)
         self._data.mkdir(exist_ok=True)
-        (self._data / "logfs.remote").write_text(bucket.properties + _STORE)
+        (self._data / "logfs.remote").write_text(bucket.properties + _STORE + settings)
         self._mount = mount_logfs(bench, self._data)
         self._topic = self._mount.point / _TOPIC
         if spec is None:
