@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from logfs.machine.host import current_host, machine_id, system_clock
 from logfs.machine.stores import open_directory_store
 from logfs.services.backup.taking import prepare_target
 from logfs.services.journaling.promotion import Promoted, Promotion, check_promotable
+from logfs.services.journaling.root import read_root
 from logfs.services.overview import partition_overview
 
 _KIND = "promotion"
@@ -56,7 +58,7 @@ def promote(
     Args:
         url: The store.
         data: A missing or an empty directory.
-        settings: More lines of ``logfs.remote``.
+        settings: More lines of ``logfs.remote``; without ``freshness.ms`` it is that of the store.
         say: Called with a line of text about the progress.
 
     Raises:
@@ -74,6 +76,9 @@ def promote(
     given = RemoteConfig.from_properties({"url": url.rstrip("/"), **settings})
     objects = open_directory_store(given).objects
     check_promotable(objects)
+    root = read_root(objects)
+    if root is not None and "freshness.ms" not in settings:
+        given = replace(given, freshness_ms=root[0].freshness_ms)
     with locked_directory(data):
         manifest = BackupManifest(UNFINISHED, _KIND, given.url, clock.now_ms())
         prepare_target(disk, manifest)
@@ -87,7 +92,7 @@ def promote(
         disk.sync_all()
         disk.remove(names.BACKUP)
         disk.sync_directory("")
-    say(f"{data}: {len(done.partitions)} partitions, their ends are checked")
+    say(f"{data}: checking the ends of its partitions")
     with opened_store(data, is_durable=False) as store:
         found = [partition_overview(log, clock.now_ms()) for log in store.all_partitions()]
     disk.sync_all()  # once, and not once for each partition

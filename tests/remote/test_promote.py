@@ -50,11 +50,11 @@ def wait_until_sent(*files: Path) -> None:
 
 def promote(bucket: Bucket, data: Path) -> dict[str, object]:
     """Promote a directory by the command; returns what it prints as JSON."""
-    settings = [f"--config=freshness.ms={FRESHNESS_MS}",
-                "--config=remote.log.manager.task.interval.ms=100"]  # fmt: skip
+    setting = "--config=remote.log.manager.task.interval.ms=100"
     found: dict[str, object] = json.loads(
-        logfs("promote", bucket.url, str(data), "--endpoint", bucket.endpoint, "--json", *settings)
+        logfs("promote", bucket.url, str(data), "--endpoint", bucket.endpoint, "--json", setting)
     )
+    assert f"freshness.ms={FRESHNESS_MS}\n" in (data / "logfs.remote").read_text()
     return found
 
 

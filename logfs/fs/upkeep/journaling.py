@@ -81,7 +81,12 @@ class Journaling:
             begin_s = self._clock.monotonic_s()
             try:
                 await run_in_thread(
-                    self._round, local, objects, limiter=thread, abandon_on_cancel=True
+                    self._round,
+                    local,
+                    objects,
+                    config.freshness_ms,
+                    limiter=thread,
+                    abandon_on_cancel=True,
                 )
             except FencedError as error:
                 logger.error("%s", error)  # noqa: TRY400 - no defect of logfs
@@ -98,17 +103,19 @@ class Journaling:
             pause_s = freshness_s
             await trio.sleep(max(0.0, begin_s + freshness_s - self._clock.monotonic_s()))
 
-    def _round(self, local: Disk, objects: Callable[[], ObjectStore]) -> None:
+    def _round(self, local: Disk, objects: Callable[[], ObjectStore], freshness_ms: int) -> None:
         """Do one round, in a thread; the first one begins an epoch."""
         logs = self._store.writable.all_partitions()
         if self._journal is None:
-            self._journal = self._begin(local, objects(), logs)
+            self._journal = self._begin(local, objects(), logs, freshness_ms)
         now_ms = self._clock.now_ms()
         for log in self._journal.round(logs, now_ms):
             if log.state.remote is not None:
                 log.state.remote.journal_ms, log.state.remote.journal_error = now_ms, None
 
-    def _begin(self, local: Disk, objects: ObjectStore, logs: list[PartitionLog]) -> RemoteJournal:
+    def _begin(
+        self, local: Disk, objects: ObjectStore, logs: list[PartitionLog], freshness_ms: int
+    ) -> RemoteJournal:
         new_id, now_ms = self._store.writable.new_id, self._clock.now_ms()
         own = own_directory(local, new_id, machine_id())
         if own.is_copy:
@@ -118,7 +125,8 @@ class Journaling:
                 "daemon, then 'logfs remote take-over'"
             )
         owned = OwnedVersions(local, "", self._writing)
-        root = begin_epoch(objects, own.writer(self._host, now_ms), owned, new_id)
+        writer = own.writer(self._host, now_ms)
+        root = begin_epoch(objects, writer, owned, new_id, freshness_ms=freshness_ms)
         journal = read_journal(objects, root)
         for text in journal.problems:
             logger.warning("the journal is damaged: %s", text)

@@ -1,7 +1,8 @@
 """The owner of a journal: one object that is swapped, and a fence at the end of each epoch.
 
     {"version": 1, "epoch": 7, "nonce": "…", "noted": true,
-     "writer": ["directory id", "host", since_ms], "ends": {"5": 120, "6": 33}}
+     "writer": ["directory id", "host", since_ms], "ends": {"5": 120, "6": 33},
+     "freshness_ms": 5000}
 
 Each start of a daemon begins an epoch. First it creates the next object of the epoch before: the
 *fence*. A writer that is still alive finds its name taken, and creates nothing more. Objects of an
@@ -47,6 +48,7 @@ class JournalRoot(NamedTuple):
         epoch: One more with each writer.
         nonce: 16 random bytes.
         ends: Epoch -> the sequence number of its fence.
+        freshness_ms: The setting of the writer, which a promoted directory gets as well.
         is_noted: The writer had noted this version before it was sent.
     """
 
@@ -54,7 +56,8 @@ class JournalRoot(NamedTuple):
     nonce: bytes
     writer: WritingDirectory
     ends: Mapping[int, int]
-    is_noted: bool = True
+    freshness_ms: int
+    is_noted: bool
 
     @property
     def counter(self) -> int:
@@ -98,6 +101,7 @@ def begin_epoch(
     owned: OwnedVersions,
     new_id: Callable[[], bytes],
     *,
+    freshness_ms: int | None = None,
     takes_over: bool = False,
 ) -> JournalRoot:
     """Own the journal: fence the writer before, then swap the root.
@@ -107,6 +111,7 @@ def begin_epoch(
         writer: This data directory.
         owned: The versions of the root that it wrote.
         new_id: Gives 16 random bytes.
+        freshness_ms: The setting of this directory; None: that of the writer before.
         takes_over: Fence another data directory as well.
 
     Returns:
@@ -129,7 +134,9 @@ def begin_epoch(
             ends[one] = _fence(store, one, listed, new_id, writer.host) if known is None else known
         nonce = new_id()
         is_noted = owned.begin_change(nonce)
-        root = JournalRoot(max([epoch, *ends]) + 1, nonce, writer, ends, is_noted)
+        known_ms = 0 if found is None else found[0].freshness_ms
+        told_ms = known_ms if freshness_ms is None else freshness_ms
+        root = JournalRoot(max([epoch, *ends]) + 1, nonce, writer, ends, told_ms, is_noted)
         if _put(store, root, None if found is None else found[1]):
             owned.confirm(root)
             return root
@@ -213,6 +220,7 @@ def _put(store: ObjectStore, root: JournalRoot, etag: str | None) -> bool:
             "noted": root.is_noted,
             "writer": [root.writer.directory_id.hex(), root.writer.host, root.writer.since_ms],
             "ends": {str(epoch): end for epoch, end in root.ends.items()},
+            "freshness_ms": root.freshness_ms,
         }
     ).encode()
     try:
@@ -241,6 +249,7 @@ def _root_of(facts: Mapping[str, Any]) -> JournalRoot:
         nonce=bytes.fromhex(facts["nonce"]),
         writer=WritingDirectory(bytes.fromhex(directory_id), host, since_ms),
         ends={int(epoch): int(end) for epoch, end in facts["ends"].items()},
+        freshness_ms=int(facts["freshness_ms"]),
         is_noted=facts["noted"] is True,
     )
 
