@@ -289,3 +289,38 @@ def test_another_segment_of_the_same_size_is_read_from_its_start(restart: Restar
     assert lines_of(follower.log)[: other.next_offset] == other.values()
     assert min(placed(follower.log).values()) >= end
     assert [loss.kind for loss in follower.log.losses] == ["cut"]
+
+
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_another_file_for_an_empty_last_segment_moves_nothing(
+    broker: FakeBroker, restart: Restart
+) -> None:
+    fill(broker, 12)
+    broker.roll()
+    follower = Follower(broker.disk, FakeDisk())
+    where = placed(follower.log)
+    restart(follower)
+    broker.delete(broker.bases.pop())
+    broker.roll()
+    fill(broker, 3)
+    log = follower.settle()
+    assert placed(log) == {**where, **{b"%05d" % n: 6 * n for n in range(12, 15)}}
+    assert not log.losses
+
+
+@pytest.mark.expect_log("the log was cut at offset 6")
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_a_log_that_is_cut_before_its_empty_last_segment_repeats_no_position(
+    broker: FakeBroker, restart: Restart
+) -> None:
+    fill(broker, 12)
+    broker.roll()
+    follower = Follower(broker.disk, FakeDisk())
+    where = placed(follower.log)
+    restart(follower)
+    broker.truncate(6)
+    broker.append(b"other1", b"other2")
+    log = follower.settle()
+    kept = {line: position for line, position in where.items() if line < b"00006"}
+    assert placed(log) == {**kept, b"other1": 72, b"other2": 79}
+    assert [loss.kind for loss in log.losses] == ["cut"]

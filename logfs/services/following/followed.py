@@ -235,7 +235,6 @@ class FollowedLog(WatchedLog):
         """Continue with the next segment."""
         tail, old = self._tail, self._tail.segment
         new = self._new_rebuild().open_segment(base_offset, self._bases_of(base_offset))
-        new.epoch_before = tail.leader_epoch
         tail.final_time_entry()
         fill_segment(old, tail.builder)
         self._positions.seal(old, tail.files.text_entries())

@@ -71,6 +71,7 @@ def _follow_own(
         Boundary(end.file_size, end.offset, end.positions.minus(active.bases)),
         end.max_timestamp,
     )
+    rebuild.tail.epoch_before = state.epochs.latest
     transactions = Transactions(state.disk, state.producer_expiration_ms, state.producers)
     log = FollowedLog(state, following, positions, rebuild.tail, transactions)
     log.begin(rebuild, loading.now_ms)

@@ -243,7 +243,9 @@ class ViewRebuild:
         log = self.disk.open(segment.name)
         segment.inode = log.inode()
         files = GrowingFiles(self.disk, segment, self.positions, log, entries)
-        return Tail(log, segment, files, self.config.index_interval_bytes)
+        tail = Tail(log, segment, files, self.config.index_interval_bytes)
+        tail.epoch_before = self._leader_epoch
+        return tail
 
     def _lose(
         self,

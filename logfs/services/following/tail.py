@@ -38,7 +38,7 @@ from logfs.records.layout import (
 )
 from logfs.records.produced import ProducedBatch
 from logfs.services.following.files import GrowingFiles
-from logfs.services.following.tailcheckpoint import MARK_BYTES, TailCheckpoint
+from logfs.services.following.tailcheckpoint import MARK_BYTES, TailCheckpoint, mark_of_epoch
 from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
@@ -207,7 +207,7 @@ class Tail:
     def checkpoint(self) -> TailCheckpoint:
         """Return what is to be remembered."""
         builder = self.builder
-        mark = self._marks[-1] if self._marks else Mark(-1, 0, b"")
+        mark = self._marks[-1] if self._marks else Mark(-1, 0, mark_of_epoch(self.epoch_before))
         return TailCheckpoint(
             self.segment.base_offset,
             builder.file_position,

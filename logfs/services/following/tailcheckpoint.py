@@ -18,7 +18,8 @@ process; after a power cut an old one, or none, is found.
     112-119 text entries           int64    that belong to what was accounted for
     120-127 flags                  int64    bit 0: the text index has gaps
     128-135 last batch             int64    file position of it, -1 none
-    136-156 its first bytes        21 bytes up to its CRC
+    136-156 its first bytes        21 bytes up to its CRC; -1: only the leader epoch before the
+                                   segment, in its place in a header; zeros: not known
     157-160 CRC                    uint32   CRC-32C of bytes 0-156
 """
 
@@ -26,7 +27,7 @@ import struct
 from typing import NamedTuple
 
 from logfs.records.checksum import crc32c
-from logfs.records.layout import CRC_START, leader_epoch_of
+from logfs.records.layout import CRC_START, LEADER_EPOCH_AT, MAGIC, leader_epoch_of
 from logfs.types import Positions
 
 VERSION = 1
@@ -57,8 +58,15 @@ class TailCheckpoint(NamedTuple):
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 if it has none."""
-        return leader_epoch_of(self.mark) if self.mark_position >= 0 else -1
+        """The leader epoch at the end of the log; -1 if it has none, or it is not known."""
+        return leader_epoch_of(self.mark) if self.mark else -1
+
+
+def mark_of_epoch(leader_epoch: int) -> bytes:
+    """Return what is in the place of a mark where a segment has no batch: a leader epoch."""
+    if leader_epoch < 0:
+        return b""
+    return bytes(LEADER_EPOCH_AT) + leader_epoch.to_bytes(4, "big") + bytes([MAGIC])
 
 
 def encode_checkpoint(note: TailCheckpoint) -> bytes:
