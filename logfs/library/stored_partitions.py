@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
+from logfs.library.directory import open_for_reading
 from logfs.library.mounted_disk import disk_at, is_mount_point
 from logfs.library.places import DirectoryKind, kind_of
 from logfs.log import names
@@ -20,7 +21,7 @@ from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock
 from logfs.services.following.files import FollowedSegments
 from logfs.services.following.listing import RACY_MS
-from logfs.services.scanning.stored import StoredLog, read_bounds
+from logfs.services.scanning.stored import RecoveredEnds, StoredLog, read_bounds
 from logfs.types import IsolationLevel, TopicPartition
 
 _OPEN_SEGMENTS = 16
@@ -116,6 +117,7 @@ class Root:
         self._partitions: list[TopicPartition] = []
         self.checkpoints = WatchedCheckpoints(self.disk)
         self._bucket = bucket_of(self.disk)
+        self.ends = RecoveredEnds(self.disk, lambda one: open_for_reading(self.disk, [one]))
 
     def starts(self) -> Mapping[TopicPartition, int]:
         """Return the log start offsets; those of a store are asked for one by one."""
@@ -171,6 +173,7 @@ class Directories:
             bounds = read_bounds(
                 root.starts(),
                 root.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT),
+                root.ends,
                 one,
             )
             try:

@@ -11,7 +11,7 @@ from logfs.records.columns import Columns, RecordColumns
 from logfs.records.record import Record
 from logfs.services.following.files import FollowedSegments
 from logfs.services.scanning.ranges import OffsetRange, RangeReader
-from logfs.services.scanning.stored import Bounds, StoredLog, cut, size_of
+from logfs.services.scanning.stored import Bounds, RecoveredEnds, StoredLog, cut, size_of
 from logfs.types import IsolationLevel, TopicPartition
 from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import FakeBroker
@@ -320,3 +320,30 @@ def test_committed_records_are_those_that_a_loaded_log_shows(
     for record in committed:
         first = next(r.offset for r in committed if r.timestamp >= record.timestamp)
         assert seen.offset_for_time(record.timestamp, COMMITTED, NOW_MS) == first
+
+
+@pytest.mark.allow_log("no whole batch")
+@pytest.mark.allow_log("was cut before it")
+def test_a_query_plans_no_record_that_a_recovery_would_not_keep() -> None:
+    bench = Bench()
+    bench.write(b"a", b"b")
+    bench.log.roll(bench.now_ms)
+    bench.write(b"c")
+
+    def planned() -> int:
+        ends = RecoveredEnds(bench.disk, lambda _: bench.open(read_only=True))
+        return stored(bench.disk, Bounds(recovered_end=ends.of(TP))).latest(EVERYTHING, NOW_MS)
+
+    assert planned() == 3
+    bench.disk.kill()
+    assert planned() == 3
+    bench.new_boot()
+    first = bench.disk.open(bench.log.snapshot.segments[0].name, write=True)
+    first.truncate(first.size() - 1)
+    assert planned() == 1
+    bench.store = bench.open()
+    assert bench.log.log_end_offset == 1
+    bench.write(b"d")
+    assert planned() == 2
+    bench.store.close(bench.now_ms)
+    assert planned() == 2

@@ -6,6 +6,6 @@ writing.
     stored    StoredLog: where a partition begins and ends now, and where a moment is
     ranges    RangeReader: a range of offsets as columns
 
-Nothing is scanned but the end of the newest segment, after the last index entry. So what recovery
-would cut before that is not cut here: a reader that comes to it says that it is corrupt.
+Nothing is scanned but the end of the newest segment, after the last index entry. Where no process
+owns a directory after an unclean stop, a partition ends where recovery would end it.
 """

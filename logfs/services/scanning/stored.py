@@ -7,13 +7,14 @@ look has no positions, only offsets.
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, FileStat
 from logfs.errors import CorruptRecordError, LogfsError, NoSuchPartitionError
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry, lookup_upper_bound
-from logfs.log.names import FileKind
+from logfs.log.names import CLEAN_SHUTDOWN, LOCK_FILE, SEGMENT_TABLE, FileKind
 from logfs.log.reading.lookup import offset_for_time, offset_hint
+from logfs.log.remote.of_disk import bucket_of
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
@@ -25,6 +26,9 @@ from logfs.services.following.files import FollowedSegments
 from logfs.services.following.listing import RACY_MS, SegmentNames, list_names
 from logfs.services.following.transactions import OffsetTransactions
 from logfs.types import IsolationLevel, Positions, TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.log.store import LogStore  # it takes long to import
 
 
 class OffsetPiece(NamedTuple):
@@ -130,13 +134,48 @@ _FAR_BYTES = 4 * 1024 * 1024
 
 
 class Bounds(NamedTuple):
-    """The log start offset and the high watermark of a partition, from checkpoint files."""
+    """What other files say of where a partition begins and ends.
+
+    Attributes:
+        start_offset, high_watermark: From checkpoint files.
+        recovered_end: See ``RecoveredEnds``; None: no bound.
+    """
 
     start_offset: int = 0
     high_watermark: int | None = None
+    recovered_end: int | None = None
 
 
 NO_BOUNDS = Bounds()
+
+
+class RecoveredEnds:
+    """Where recovery would end the partitions of a directory of logfs that no process owns.
+
+    Args:
+        disk: The directory.
+        open_store: Opens it for reading, with one partition.
+    """
+
+    def __init__(self, disk: Disk, open_store: "Callable[[TopicPartition], LogStore]") -> None:
+        self._disk = disk
+        self._open_store = open_store
+        self._known: dict[TopicPartition, tuple[FileStat, int | None]] = {}
+
+    def of(self, one: TopicPartition) -> int | None:
+        """Return the offset after the last record that recovery keeps; None: that of the files."""
+        disk = self._disk
+        if bucket_of(disk) or disk.is_locked(LOCK_FILE) or disk.exists(CLEAN_SHUTDOWN):
+            return None
+        try:
+            found = disk.stat(f"{one.directory}/{SEGMENT_TABLE}")
+        except FileNotFoundError:
+            return None  # it is not logfs's own, or just being made
+        known = self._known.get(one)
+        if known is None or known[0] != found:
+            log = self._open_store(one).partition(*one)
+            known = self._known[one] = found, None if log.is_unreadable else log.log_end_offset
+        return known[1]
 
 
 class StoredLog:
@@ -280,6 +319,8 @@ class StoredLog:
 
     def _publish(self, segments: tuple[Segment, ...]) -> None:
         position, offset = self._end
+        if self._bounds.recovered_end is not None:
+            offset = min(offset, self._bounds.recovered_end)
         first = segments[0].base_offset
         start = min(max(first, self._bounds.start_offset), max(offset, first))
         watermark = self._bounds.high_watermark
@@ -334,7 +375,9 @@ def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int
 def read_bounds(
     starts: Mapping[TopicPartition, int],
     watermarks: Mapping[TopicPartition, int],
+    ends: RecoveredEnds,
     topic_partition: TopicPartition,
 ) -> Bounds:
-    """Return what the checkpoint files say of a partition."""
-    return Bounds(starts.get(topic_partition, 0), watermarks.get(topic_partition))
+    """Return what the checkpoint files say of a partition, and where recovery would end it."""
+    start, watermark = starts.get(topic_partition, 0), watermarks.get(topic_partition)
+    return Bounds(start, watermark, ends.of(topic_partition))
