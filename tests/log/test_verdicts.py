@@ -344,7 +344,7 @@ def test_a_read_only_mount_shows_what_a_start_would_leave_of_a_damaged_log(
     if is_clean:
         bench.disk.replace(CLEAN, b"{}")
     disk = bench.disk.after_kill()
-    followed = Follower(bench.disk).settle()
+    followed = Follower(bench.disk).store.partition(*TP)
     reader = bench.open(read_only=True).partition(*TP)
     bench.store = bench.open(disk)
     damage = [loss for loss in bench.log.losses if loss.kind in ("cut", "corrupt")]

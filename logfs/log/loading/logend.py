@@ -6,7 +6,6 @@ from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.scan import MemoryFiles
 from logfs.log.segments.segment import sync_indexes
-from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
 
@@ -29,9 +28,7 @@ def place_log_end(loader: Loader) -> Positions:
         return shown
     last = loader.segments[-1]
     after_shown = shown.at_least(last.ends)
-    may_have_lost = bool(loader.boots - {loader.cache_mark})
-    if loader.has_truncated and not context.read_only:
-        may_have_lost = True
+    may_have_lost = loader.has_truncated or bool(loader.boots - {loader.cache_mark})
     if may_have_lost and last.ends != after_shown:
         logger.info(
             "%s: what was not synced may be lost: the log ends at byte %d, its next record begins "
@@ -74,24 +71,8 @@ def _add_empty_segment(loader: Loader, base_offset: int, bases: Positions) -> No
     # After a tail that is still to be truncated, new files would make the tail seem durable.
     if not context.read_only and loader.deferred is None:
         with loader.deferring():
-            _store_segment_end(loader)
             create_files(context.disk, segment, loader.config)
     loader.segments.append(segment)
-
-
-def _store_segment_end(loader: Loader) -> None:
-    """Write to the segment table where the last segment ends now, if it was sealed with more.
-
-    This comes before a segment follows it. The process may stop before it writes the whole table;
-    then the next start would believe the old entry, since the segment is no longer the last one.
-    """
-    table, last = loader.table, loader.segments[-1] if loader.segments else None
-    if table is None or last is None:
-        return
-    entry = table.entries.get(last.base_offset)
-    if entry is not None and entry.size_bytes not in (None, last.size_bytes):
-        table.put(last.entry(SegmentState.SEALED))
-        table.sync()
 
 
 def sync_unflushed(loader: Loader) -> None:
