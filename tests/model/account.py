@@ -180,6 +180,13 @@ class Account:
             if line.is_durable or line.is_gone:
                 del self._volatile[uid]
 
+    def damaged(self, data: bytes) -> None:
+        """Note that the disk has lost bytes, synced ones too, in which these lines are."""
+        for uid, line in self.lines.items():
+            if uid in data:
+                line.is_durable, line.synced = False, 0
+                self._volatile[uid] = line
+
     def gives_up(self, position: int) -> None:
         """Note that records before a position are being removed."""
         self.given_up_most = max(self.given_up_most, position)
@@ -247,7 +254,8 @@ class Account:
         Promise 5: ``@offset=N`` begins at the record of that offset, which stays the same. With
         values that have newlines in them, a record would be several lines.
         """
-        offset_of = {position: offset for offset, position in sorted(places.items(), reverse=True)}
+        # Offsets that are missing lead to the record after them.
+        offset_of = {position: offset for offset, position in sorted(places.items())}
         for at, text in found:
             offset = offset_of.get(at)
             if offset is None:

@@ -46,6 +46,8 @@ class Judgment:
         if fault.kind.is_lossy:
             damage_checksums(self._machine.disk, _COMPACTED_GAP if kind.name == "compacted" else 0)
         self._told = self._machine.told
+        if fault.damages:
+            self._machine.damage_end()
 
     def key(self) -> int:
         """Return a number that is the same for what must be judged the same."""
@@ -71,13 +73,14 @@ class Judgment:
                 return
             machine.disk.kill()
         shown, followed = self._look_read_only()
+        planned = machine.stored_end() if shown else 0
         moments = Moments(machine)
         try:
             with moments.taken() if is_stopped_again else nullcontext():
                 machine.start()
                 has_topic = self._settle()
                 if has_topic:
-                    self._check_readers(shown, followed)
+                    self._check_readers(shown, followed, planned)
                 # A checkpoint makes more durable than an fsync does: not after every kill.
                 self._continue(is_maintained=self._fault.kind.is_lossy or is_stopped_again)
                 if has_topic:
@@ -143,8 +146,13 @@ class Judgment:
         if committed not in self._told.committed:
             raise Defect(f"the group is at {committed}, and has committed {self._told.committed}")
 
-    def _check_readers(self, shown: list[list[Found]], followed: FollowedStore) -> None:
+    def _check_readers(
+        self, shown: list[list[Found]], followed: FollowedStore, planned: int
+    ) -> None:
         machine = self._machine
+        if planned > machine.log.log_end_offset:
+            raise Defect(f"a query has planned {planned} offsets, recovery keeps "
+                         f"{machine.log.log_end_offset}")  # fmt: skip
         kept = list(lines_from(machine.log, machine.view, 0))
         for found in shown:
             self._told.account.check_read_only(found, kept)
@@ -152,8 +160,6 @@ class Judgment:
 
     def _check_followed(self, followed: FollowedStore) -> None:
         """Promise 6: a directory that another process writes is shown as it is there."""
-        if self._fault.room is not None:
-            return  # not beside an owner that completes what a full disk had deferred
         machine = self._machine
         try:
             for _ in range(_LOOKS):

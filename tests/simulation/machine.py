@@ -16,17 +16,23 @@ from typing import NamedTuple
 from logfs.config import StoreConfig
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.disk.vfs import Disk
+from logfs.errors import NoSuchPartitionError
 from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.host import Host
+from logfs.log.names import CLEAN_SHUTDOWN, SEGMENT_TABLE, FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.catalog import DirectoryCatalog
 from logfs.log.remote.head import WritingDirectory
+from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.store import LogStore
+from logfs.records._reading import header_ok
+from logfs.records.layout import size_of
 from logfs.services.following.files import FollowedSegments
+from logfs.services.following.listing import list_logs
 from logfs.services.following.store import FollowedStore
-from logfs.services.scanning.stored import StoredLog
+from logfs.services.scanning.stored import Bounds, RecoveredEnds, StoredLog
 from logfs.services.tiering.owning import PartitionTiering
 from logfs.types import IsolationLevel, TopicPartition, View
 from tests.fakes import START_MS, FakeDisk
@@ -242,7 +248,11 @@ class Machine:
         """Return the offset at which a query that plans sees the partition end."""
         disk = self.whole_disk()
         log = StoredLog(disk, FollowedSegments(disk, 16), T)
-        log.refresh(self.now_ms)
+        ends = RecoveredEnds(disk, lambda _: self.open_read_only())
+        try:
+            log.refresh(self.now_ms, Bounds(recovered_end=ends.of(T)))
+        except NoSuchPartitionError:
+            return 0
         return log.latest(IsolationLevel.READ_UNCOMMITTED, self.now_ms)
 
     def committed(self) -> int | None:
@@ -278,6 +288,27 @@ class Machine:
             self.disk.lose_cache(seed)
         if self.told.worst is None or not self.told.worst.is_lossy:
             self.told.worst = kind
+
+    def damage_end(self) -> None:
+        """Have another byte in the last batch of the log, if the next start looks at it."""
+        disk, directory = self.disk, T.directory
+        if disk.exists(CLEAN_SHUTDOWN) or not disk.exists(f"{directory}/{SEGMENT_TABLE}"):
+            return
+        bases = list_logs(disk, directory, self.now_ms).logs or [0]
+        entry = SegmentTable.load(disk, directory).entries.get(max(bases))
+        if entry is not None and entry.state is SegmentState.CLOSED:
+            return
+        name = f"{directory}/{format_segment_file(max(bases), FileKind.LOG)}"
+        data, begin, end = disk.read(name, None) if disk.exists(name) else b"", 0, 0
+        while header_ok(data, end, len(data) - end):
+            begin, end = end, end + size_of(data, end)
+        if not end:
+            return
+        file = disk.open(name, write=True)
+        file.pwrite(bytes([data[end - 1] ^ 1]), end - 1)
+        file.sync()
+        self.told.account.damaged(data[begin:end])
+        self.told.worst = StopKind.CACHE
 
 
 def places_of(log: ReadableLog, view: View) -> dict[int, int]:

@@ -16,7 +16,7 @@ from tests.model.account import Defect
 from tests.simulation.judging import Judgment
 from tests.simulation.machine import KINDS, Kind, without_threads
 from tests.simulation.operations import Run
-from tests.simulation.stops import FAULTS, SECOND, Fault, Moment, Moments
+from tests.simulation.stops import FAULTS, FIRST, SECOND, Fault, Moment, Moments
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Search:
         name = f"{moment.name}/{fault.name}"
         if self._only_stop not in ("", name) or self._is_over():
             return
-        again = fault in SECOND and (len(sequence) <= self._second or bool(self._only_second))
+        again = fault in FIRST and (len(sequence) <= self._second or bool(self._only_second))
         judgment = Judgment(self.kind, moment.scene, fault, f"{sequence} {name}")
         if not self._is_new(judgment, again=again):
             return

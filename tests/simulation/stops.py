@@ -28,6 +28,7 @@ class Fault(NamedTuple):
         keeps: Number of the choice of unsynced sectors that are kept; 0: none is.
         room: The room on the disk at the next start; None: enough.
         is_killed: That start is killed before there is more room.
+        damages: The disk has other bytes in the last batch, though the machine has run on.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Fault(NamedTuple):
     keeps: int = 0
     room: int | None = None
     is_killed: bool = True
+    damages: bool = False
 
     def seed(self, where: str) -> int | None:
         """Return the seed of ``FakeDisk.crash``, another one for each place."""
@@ -51,9 +53,12 @@ FAULTS = (
     Fault("full", StopKind.KILL, room=0),
     Fault("full1", StopKind.POWER, 1, room=_LITTLE_ROOM),
     Fault("room", StopKind.KILL, room=0, is_killed=False),
+    Fault("damage", StopKind.KILL, damages=True),
 )
 SECOND = FAULTS[:3]
-"""Second stops, and the first ones that have second stops."""
+"""Second stops."""
+FIRST = (*SECOND, FAULTS[-1])
+"""The first ones that have second stops."""
 
 
 class Moment(NamedTuple):

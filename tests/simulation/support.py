@@ -6,9 +6,9 @@ from tests.simulation.machine import KINDS
 from tests.simulation.operations import sequences_of
 from tests.simulation.sequences import Search
 
-STEP = 37
+STEP = 41
 """Every so many sequences of two operations are in the fixed part."""
-FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W")]}
+FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W"), ("W", "R", "W", "S")]}
 """Sequences that have found a defect, or find a planted one, and are longer than that."""
 
 
