@@ -2,8 +2,9 @@
 
 A file ``defects/NAME.patch`` takes one rule of the log layer out. Its first line says what is wrong
 then. A second line ``Found by: plain W,F,W`` names a sequence that is known to find it; it runs
-before all others, with ``twice`` at its end with second stops. A patch that does not apply any more
-fails the run: the rule has moved, and so must the patch.
+before all others. With ``twice`` at its end it has second stops, with the name of a stop those
+after this one. A patch that does not apply any more fails the run: the rule has moved, and so must
+the patch.
 """
 
 import os
@@ -65,7 +66,8 @@ def hunt(seconds: float, known: str = "") -> int:
     counts: Counter[str] = Counter()
     if known:
         name, sequence, *twice = known.split()
-        search = Search(KINDS[name], second=len(sequence) if twice else 0)
+        stop = "".join(twice).replace("twice", "")
+        search = Search(KINDS[name], second=len(sequence) if twice else 0, only_stop=stop)
         search.run_all([tuple(sequence.split(","))], failures=1)
         counts += search.counts
         if search.failures:

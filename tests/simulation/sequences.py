@@ -16,7 +16,7 @@ from tests.model.account import Defect
 from tests.simulation.judging import Judgment
 from tests.simulation.machine import KINDS, Kind, without_threads
 from tests.simulation.operations import Run
-from tests.simulation.stops import FAULTS, FIRST, SECOND, Fault, Moment, Moments
+from tests.simulation.stops import FIRST, SECOND, Fault, Moment, Moments
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,15 @@ class Search:
         except Exception as error:  # noqa: BLE001 - any error is a defect
             self._fail(sequence, (), error)
         found = [] if moments is None else moments.found
-        for moment, fault in ((moment, fault) for moment in found for fault in FAULTS):
+        for moment, fault in ((one, fault) for one in found for fault in one.faults):
             self._judge(sequence, moment, fault)
 
     def _judge(self, sequence: tuple[str, ...], moment: Moment, fault: Fault) -> None:
         name = f"{moment.name}/{fault.name}"
         if self._only_stop not in ("", name) or self._is_over():
             return
-        again = fault in FIRST and (len(sequence) <= self._second or bool(self._only_second))
+        may_again = fault in FIRST or name == self._only_stop
+        again = may_again and (len(sequence) <= self._second or bool(self._only_second))
         judgment = Judgment(self.kind, moment.scene, fault, f"{sequence} {name}")
         if not self._is_new(judgment, again=again):
             return

@@ -15,6 +15,7 @@ from tests.remote.fakestore import CHANGES as STORE_CHANGES
 from tests.simulation.machine import Machine, Scene
 
 _HEADER_BYTES = 61
+_THE_END = "the end"
 _LITTLE_ROOM = 400
 """For a copy of what recovery cuts, and not for the note of it."""
 
@@ -55,6 +56,8 @@ FAULTS = (
     Fault("room", StopKind.KILL, room=0, is_killed=False),
     Fault("damage", StopKind.KILL, damages=True),
 )
+AT_THE_END = tuple(Fault(f"power{keeps}", StopKind.POWER, keeps) for keeps in range(3, 11))
+"""More power cuts at the end of a sequence, where most is not synced."""
 SECOND = FAULTS[:3]
 """Second stops."""
 FIRST = (*SECOND, FAULTS[-1])
@@ -73,6 +76,11 @@ class Moment(NamedTuple):
     name: str
     event: str
     scene: Scene
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """How it is stopped here."""
+        return (*FAULTS, *AT_THE_END) if self.event == _THE_END else FAULTS
 
 
 class Moments:
@@ -96,7 +104,7 @@ class Moments:
             disk.before = None
             if objects is not None:
                 objects.before = None
-            self._take("the end")
+            self._take(_THE_END)
 
     def _see(self, operation: str, name: str, _size: int) -> None:
         if operation in CHANGES:
