@@ -83,9 +83,10 @@ mutants: $(VENV)/.installed ## planted defects: which of them short sequences fi
 	@$(WITH_VENV) python -m tests.simulation defects $(ARGS)
 
 # SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
-night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800
+night: $(VENV)/.installed ## the same with new seeds, until the time is over: make night SECONDS=28800 PROCESSES=2
 	@$(WITH_VENV) python -m tests.simulation.daemon $$(date +%s)0000 --count 1000000000 --quiet \
-		--seconds $(or $(SECONDS),28800) $(ARGS)
+		--seconds $(or $(SECONDS),28800) \
+		--processes $(if $(filter command line,$(origin PROCESSES)),$(PROCESSES),1) $(ARGS)
 
 fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600
 	@$(WITH_VENV) python -m tests.fuzz --seconds $(or $(SECONDS),300) $(ARGS)

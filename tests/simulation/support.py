@@ -6,7 +6,7 @@ from tests.simulation.machine import KINDS
 from tests.simulation.operations import sequences_of
 from tests.simulation.sequences import Search
 
-STEP = 41
+STEP = 79
 """Every so many sequences of two operations are in the fixed part."""
 FOUND = {"plain": [("H", "Q", "S"), ("W", "F", "W"), ("W", "R", "W", "S")]}
 """Sequences that have found a defect, or find a planted one, and are longer than that."""

@@ -7,7 +7,12 @@ kernel            a model of FUSE in the kernel, over a socket pair
 calls             what system calls send
 machine           the machine of the daemon: its time, threads and identifiers
 child             a daemon in a child, which the parent moves
+store             an object store that fails, for segments of the topic
+controls          clients of the control socket
+streams           what a writer has written, and what may be found of it
 clients           programs that use the mount, and what they have seen
+plans             what a seed makes likely
+decisions         what of a run can be left out, and the fewest decisions that find its defect
 schedule          what happens when, and the digest of it
 __main__          the command line
 

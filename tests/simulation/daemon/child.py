@@ -26,10 +26,12 @@ from logfs.fs.options import parse_options
 from logfs.fs.session.connection import HANDED_OVER
 from logfs.fs.session.mount import run_mount
 from logfs.fs.session.supervision import Supervisor
+from logfs.log import names
 from tests.simulation.daemon.kernel import Kernel
 from tests.simulation.daemon.machine import BEGIN_NS, Choices, simulated_machine
 from tests.simulation.daemon.power import Change, read_changes
 from tests.simulation.daemon.preloading import Shared, SharedWords
+from tests.simulation.daemon.store import URL, use_store
 
 _POINT = 100
 """The descriptor at which it is mounted."""
@@ -56,6 +58,7 @@ class Setting:
         options: The options of the mount.
         slow: The share of calls that the disk keeps waiting.
         cuts_power: What is not synced is noted, so that it can be undone.
+        has_store: The data directory has an object store.
         trace: A file for lines of text; None: none.
     """
 
@@ -63,6 +66,7 @@ class Setting:
     options: tuple[str, ...] = ()
     slow: float = 0.0
     cuts_power: bool = False
+    has_store: bool = False
     trace: Path | None = None
 
 
@@ -122,6 +126,11 @@ class Daemon:
         self.data.mkdir()
         self.log.touch()
         self._undo = directory / "undo"
+        self._store = directory / "store"
+        if setting.has_store:
+            self._store.mkdir()
+            text = f"url={URL}\nremote.log.manager.task.interval.ms=1000\n"
+            (self.data / names.REMOTE).write_text(text)
         self.kernel = kernel
         self.words = SharedWords()
         self.words[Shared.TIME_NS] = BEGIN_NS
@@ -138,6 +147,11 @@ class Daemon:
     def now_s(self) -> float:
         """The time since the first start."""
         return (self.words[Shared.TIME_NS] - BEGIN_NS) / 1e9
+
+    @property
+    def objects(self) -> int:
+        """How many objects there are in the store."""
+        return len(list(self._store.iterdir())) if self._setting.has_store else 0
 
     @property
     def is_kept(self) -> bool:
@@ -158,7 +172,7 @@ class Daemon:
         self.pid = os.fork()
         if self.pid == 0:
             self._control.close()
-            self.kernel.unmount()  # in this process: the other end is that of the daemon
+            self.kernel.forget_programs()  # of the connection, the other end is for the daemon
             _end_with_parent()
             os._exit(self._run(control, kept))
         control.close()
@@ -283,6 +297,8 @@ class Daemon:
         if self._state >= 0:
             manager.predecessor = Inherited(connection, os.dup(self._state))
         choices = Choices(setting.seed * 7919 + self.lives, setting.slow)
+        if setting.has_store:
+            use_store(self._store, self.words, choices)
         native_clock = self.words.begin(undo, dump)
         machine = simulated_machine(
             self.words,

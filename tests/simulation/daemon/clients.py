@@ -6,16 +6,20 @@ twice, or that no program wrote.
 
 import collections
 import errno
+import itertools
 import os
 import random
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.simulation.daemon import calls
 from tests.simulation.daemon.calls import Call, OpenFile
 from tests.simulation.daemon.child import DefectError
+from tests.simulation.daemon.controls import ControlClient
 from tests.simulation.daemon.kernel import MIB, FuseError, Kernel, Op, Task
+from tests.simulation.daemon.plans import Plan
+from tests.simulation.daemon.streams import Reader, Stream, writer_of_part
 
 TOPIC = "t"
 _LINE = re.compile(rb"w(\d) n(\d{6}) ")
@@ -25,52 +29,27 @@ _LARGE_LINES = 2100
 _LARGE_LINE = 1000
 
 
-@dataclass
-class Stream:
-    """What one writer has written since the mount was made.
-
-    Attributes:
-        before: The lines that were in the log then.
-        sent: The bytes for which write(2) has returned.
-        unsure: Those of a write that has not returned.
-        durable: How many of the bytes sent a sync has covered.
-    """
-
-    before: list[bytes] = field(default_factory=list)
-    sent: bytearray = field(default_factory=bytearray)
-    unsure: bytes = b""
-    durable: int = 0
-
-    def lines(self) -> list[bytes]:
-        """Return all lines that have been sent, the last one perhaps cut."""
-        return self.before + _lines_of(bytes(self.sent))
-
-
-@dataclass
-class Reader:
-    """What one reader has read since the mount was made."""
-
-    name: str
-    pieces: list[tuple[int, bytes]] = field(default_factory=list)
-
-
 class Clients:
     """The programs of one run.
 
     Args:
         choice: Decides what they do.
-        writers: How many of them write to the topic.
-        retains: Segments are deleted meanwhile, so that readers may miss lines.
+        takes: Whether an operation is made.
+        plan: Which programs there are. Clients of the control socket have the numbers after those
+            of writers.
     """
 
-    def __init__(self, choice: random.Random, *, writers: int, retains: bool) -> None:
+    def __init__(self, choice: random.Random, takes: Callable[[str], bool], plan: Plan) -> None:
         self._choice = choice
-        self._writers = writers
-        self._retains = retains
+        self._takes = takes
+        self._fails, self._has_store = plan.fails > 0, plan.has_store
+        self._passing = {errno.ENOSPC, errno.EIO} if self._fails else {errno.ENOSPC}
+        self._retains = plan.retains
         self._largest_seen = 0
         self._names = 0
-        self.streams = {writer: Stream() for writer in range(writers)}
-        self._numbers = dict.fromkeys(range(writers), 0)
+        self.streams = {writer: Stream() for writer in range(plan.writers + plan.controls)}
+        self._numbers = dict.fromkeys(self.streams, 0)
+        self._control_numbers = itertools.count(1)
         self.readers: list[Reader] = []
         self.writing = 0
         self.counts: collections.Counter[str] = collections.Counter()
@@ -81,7 +60,14 @@ class Clients:
     def set_up(self, kernel: Kernel) -> Call:
         """Make the topic."""
         yield from calls.mkdir(kernel, TOPIC)
-        for name, value in (("segment.bytes", b"1048576"), ("retention.ms", b"-1")):
+        settings = [("segment.bytes", b"1048576"), ("retention.ms", b"-1")]
+        if self._has_store:
+            settings += [
+                ("segment.ms", self._choice.choice([b"100", b"2000", b"60000"])),
+                ("local.retention.bytes", b"0"),
+                ("remote.storage.enable", b"true"),
+            ]
+        for name, value in settings:
             yield from calls.setxattr(kernel, TOPIC, f"user.logfs.{name}", value)
 
     def write(self, kernel: Kernel, writer: int) -> Call:
@@ -93,25 +79,47 @@ class Clients:
                 lambda: calls.open_file(kernel, f"{TOPIC}/0", flags)  # noqa: B023 - used at once
             )
             self.counts["opens"] += 1
-            for _ in range(choice.randint(1, 12)):
-                what = choice.random()
-                if what < 0.7:
-                    yield from self._write_lines(file, writer)
-                elif what < 0.85:
-                    sent = len(stream.sent)
-                    yield from self._patiently(lambda: calls.fsync(file))  # noqa: B023
-                    stream.durable = max(stream.durable, sent)
-                    self.counts["fsyncs"] += 1
-                else:
-                    yield from self._look_at_size(file.node)
+            try:
+                yield from self._use(file, writer)
+            except FuseError as error:
+                if error.errno != errno.EIO or not self._fails:
+                    raise
+                stream.fail()
+                self.counts["failed files"] += 1
             yield from self._close(kernel, file)
         self.writing -= 1
+
+    def _use(self, file: OpenFile, writer: int) -> Call:
+        choice, stream = self._choice, self.streams[writer]
+        for _ in range(choice.randint(1, 12)):
+            what = choice.random()
+            if what < 0.7 and self._takes(f"writer {writer} writes"):
+                yield from self._write_lines(file, writer)
+            elif 0.7 <= what < 0.85 and self._takes(f"writer {writer} syncs"):
+                sent = len(stream.sent)
+                while not (yield from self._synced(file)):
+                    yield ("later",)
+                stream.durable = max(stream.durable, sent)
+                self.counts["fsyncs"] += 1
+            elif what >= 0.85:
+                yield from self._look_at_size(file.node)
+
+    def _synced(self, file: OpenFile) -> Call:
+        """Sync a file; returns False if the disk has no room for it."""
+        try:
+            yield from calls.fsync(file)
+        except FuseError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self.counts["full disks"] += 1
+            return False
+        return True
 
     def _close(self, kernel: Kernel, file: OpenFile) -> Call:
         try:
             yield from calls.close(kernel, file)
         except FuseError as error:
-            if error.errno != errno.ENOSPC:
+            if error.errno not in self._passing:
                 raise
 
     def _write_lines(self, file: OpenFile, writer: int) -> Call:
@@ -159,13 +167,24 @@ class Clients:
         file, position = (yield from calls.open_file(kernel, f"{TOPIC}/0", os.O_RDONLY)), 0
         while self.writing:
             size = self._choice.choice([4096, 65536, MIB])
-            data = yield from calls.read(file, size, position)
+            data = yield from self._read(file, size, position)
             if data:
                 reader.pieces.append((position, data))
                 position += len(data)
             else:
                 yield ("later",)
         yield from calls.close(kernel, file)
+
+    def _read(self, file: OpenFile, size: int, position: int) -> Call:
+        """Read; again where the store has failed."""
+        while True:
+            try:
+                return (yield from calls.read(file, size, position))
+            except FuseError as error:
+                if not (self._has_store and error.errno == errno.EIO):
+                    raise
+            self.counts["failed reads"] += 1
+            yield ("later",)
 
     def follow(self, kernel: Kernel, *, polls: bool) -> Call:
         """Read ``.follow``, whose reads wait at the end, until a signal ends the last one."""
@@ -179,8 +198,10 @@ class Clients:
             try:
                 data = yield from calls.read(file, self._choice.choice([4096, MIB]), position)
             except FuseError as error:
-                if error.errno == errno.EIO and error.deaths > 1:
-                    self.counts["suspects"] += 1  # two daemons have ended during it
+                if error.errno == errno.EIO and (error.deaths > 1 or self._has_store):
+                    # Two daemons have ended during it, or the store has failed.
+                    self.counts["failed reads of .follow"] += 1
+                    yield ("later",)
                     continue
                 if error.errno != errno.EINTR or self.writing:
                     raise
@@ -202,6 +223,8 @@ class Clients:
         """Make topics, use them and remove them: nothing is done twice."""
         choice = self._choice
         for _ in range(choice.randint(1, 5)):
+            if not self._takes("a topic is made and removed"):
+                continue
             self._names += 1
             name = f"u{self._names}"
             yield from self._patiently(lambda: calls.mkdir(kernel, name))  # noqa: B023
@@ -253,6 +276,8 @@ class Clients:
         while self.writing:
             yield ("later",)
             value = self._choice.choice([b"100000", b"3000", b"-1"])
+            if not self._takes(f"retention.bytes={value.decode()}"):
+                continue
             name = "user.logfs.retention.bytes"
             yield from self._patiently(
                 lambda: calls.setxattr(kernel, TOPIC, name, value)  # noqa: B023
@@ -264,10 +289,29 @@ class Clients:
             try:
                 return (yield from call())
             except FuseError as error:
-                if error.errno != errno.ENOSPC:
+                if error.errno not in self._passing:
                     raise
             self.counts["full disks"] += 1
             yield ("later",)
+
+    def ask(self, kernel: Kernel, data: Path, writer: int) -> Call:
+        """Have the daemon append lines, through its control socket."""
+        choice, stream = self._choice, self.streams[writer]
+        client = ControlClient(kernel, data, next(self._control_numbers), kernel.digest.update)
+        for _ in range(choice.randint(1, 12)):
+            if not self._takes(f"client {writer} appends"):
+                continue
+            lines = [self._line(writer) for _ in range(choice.choice([1, 1, 3, 20]))]
+            is_durable = choice.random() < 0.3
+            stream.unsure = b"".join(lines)
+            yield from client.append(TOPIC, stream.unsure, is_durable=is_durable)
+            stream.sent += stream.unsure
+            stream.unsure = b""
+            if is_durable:
+                stream.durable = len(stream.sent)
+            self.counts["requests to the control socket"] += 1
+        client.close()
+        self.writing -= 1
 
     # What must hold
 
@@ -282,11 +326,8 @@ class Clients:
             wanted, lines = stream.lines(), found.pop(writer, [])
             if self._retains:
                 wanted = wanted[len(wanted) - len(lines) :]
-            if lines != wanted:
-                at = next(
-                    (i for i, (a, b) in enumerate(zip(lines, wanted, strict=False)) if a != b),
-                    min(len(lines), len(wanted)),
-                )
+            at = stream.first_difference(lines, wanted)
+            if at is not None:
                 raise DefectError(
                     f"writer {writer}: {len(lines)} lines, {len(wanted)} were written; from {at} "
                     f"on {lines[at : at + 2]!r:.200}, written {wanted[at : at + 2]!r:.200}"
@@ -308,13 +349,10 @@ class Clients:
             text = b"".join(data for _, data in reader.pieces)
             for writer, lines in self._by_writer(text[: text.rfind(b"\n") + 1]).items():
                 stream, position = self.streams[writer], 0
-                wanted = stream.before + _lines_of(bytes(stream.sent) + stream.unsure)
-                places = collections.defaultdict(list)  # a power cut may leave a line twice
-                for i, line in enumerate(wanted):
-                    places[line].append(i)
+                wanted = stream.possible()
                 for line in lines:
-                    at = next((i for i in places[line] if i >= position), -1)
-                    if at < position or (at > position and not self._retains):
+                    at = stream.find(line, wanted, position)
+                    if at < 0 or (stream.misses(position, at) and not self._retains):
                         raise DefectError(
                             f"{reader.name}: line {at} of writer {writer} in the place of "
                             f"{position}: {line[:80]!r}"
@@ -330,8 +368,8 @@ class Clients:
         found = self._by_writer(text, is_cut=True)
         for writer, stream in self.streams.items():
             lines = found.pop(writer, [])
-            self.counts["pieces left"] += _check_survivors(writer, stream, lines)
-            lost = len(_lines_of(bytes(stream.sent))) + len(stream.before) - len(lines)
+            self.counts["pieces left"] += stream.survive(writer, lines)
+            lost = len(stream.lines()) - len(lines)
             self.counts["lines lost by power cuts"] += max(lost, 0)
             self.streams[writer] = Stream(before=lines)
         self.readers.clear()
@@ -341,7 +379,7 @@ class Clients:
     def _by_writer(self, text: bytes, *, is_cut: bool = False) -> dict[int, list[bytes]]:
         if text and not text.endswith(b"\n"):
             raise DefectError(f"the log ends with {text[-60:]!r}")
-        found = collections.defaultdict(list)
+        found, is_cut = collections.defaultdict(list), is_cut or self._fails
         for line in text.split(b"\n")[:-1]:
             if line == b"w":
                 continue  # a power cut has left it, and any writer may have begun it
@@ -349,52 +387,8 @@ class Clients:
             writer = -1 if match is None else int(match[1])
             if match is None:
                 kept = (one for one, stream in self.streams.items() if line in stream.before)
-                writer = _writer_of_part(line, self.streams) if is_cut else next(kept, -1)
+                writer = writer_of_part(line, self.streams) if is_cut else next(kept, -1)
             if writer not in self.streams:
                 raise DefectError(f"a line that no program wrote: {line[:80]!r}")
             found[writer].append(line)
         return dict(found)
-
-
-def _writer_of_part(line: bytes, writers: Iterable[int]) -> int:
-    """Return the writer of a line that was cut before its number; -1: none."""
-    begin = line[:4]
-    return next((one for one in writers if begin and (b"w%d n" % one).startswith(begin)), -1)
-
-
-def _check_survivors(writer: int, stream: Stream, lines: list[bytes]) -> int:
-    """Compare the lines of a writer after a power cut with what it has written and synced.
-
-    What was synced is there, once and in order, then any part of the rest, in order. A line
-    that was being written in pieces may be there once more, up to a piece: its record was not
-    synced, and neither was the note that it is a record (``log/writing/unfinished.py``).
-
-    Returns:
-        How many such pieces there are.
-    """
-    wanted = stream.before + _lines_of(bytes(stream.sent) + stream.unsure)
-    durable = bytes(stream.sent[: stream.durable])
-    first_unsure = len(stream.before) + durable.count(b"\n")
-    part, place, pieces = durable[durable.rfind(b"\n") + 1 :], 0, 0
-    for number, line in enumerate(lines):
-        at = place
-        while at < len(wanted) and wanted[at] != line:
-            at += 1
-        if at == len(wanted):
-            if not any(one.startswith(line) for one in wanted[first_unsure:]):
-                raise DefectError(f"writer {writer}: line {number} after a power cut: {line!r:.80}")
-            part = b"" if line.startswith(part) else part
-            pieces += 1
-            continue
-        if place < first_unsure and at > place:
-            raise DefectError(f"writer {writer}: line {place} was synced, and a power cut took it")
-        part = part if at < first_unsure else b""
-        place = at + 1
-    if place < first_unsure or part:
-        raise DefectError(f"writer {writer}: from line {place} on: synced, and a power cut took it")
-    return pieces
-
-
-def _lines_of(text: bytes) -> list[bytes]:
-    lines = text.split(b"\n")
-    return lines if lines[-1] else lines[:-1]

@@ -128,6 +128,7 @@ class Kernel:
         counts: What has happened, by name.
         messages: How many replies and notifications there were.
         digest: The hash of all messages.
+        connections: The sockets of programs, which a daemon must not inherit.
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class Kernel:
         self.counts: collections.Counter[str] = collections.Counter()
         self.messages = 0
         self.digest = hashlib.sha256()
+        self.connections: set[socket.socket] = set()
 
     # The connection
 
@@ -168,9 +170,15 @@ class Kernel:
         """End the connection."""
         self._own_end.close()
 
-    def close(self) -> None:
-        """Close both ends."""
+    def forget_programs(self) -> None:
+        """Close all that programs have open, in another process than theirs."""
         self._own_end.close()
+        for connection in self.connections:
+            connection.close()
+
+    def close(self) -> None:
+        """Close both ends, and end the programs."""
+        self.forget_programs()
         self.daemon_end.close()
 
     def send(self, opcode: Op, node: int, body: bytes, task: Task | None = None) -> Pending:

@@ -12,6 +12,7 @@ from typing import TypeVar, TypeVarTuple
 import trio
 
 from logfs.disk.vfs import File, Sync
+from logfs.disk.waiting import forbid_waiting, may_wait
 from logfs.fs.session.machine import Machine, MountPoints
 from logfs.fs.threads import DiskCall, Threads
 from logfs.log.host import Host
@@ -107,7 +108,7 @@ class SimulatedThreads(Threads):
         with trio.CancelScope(shield=shield):
             await self._choices.wait()
             try:
-                return context.run(call, *args)
+                return _as_in_thread(lambda: context.run(call, *args))
             finally:
                 await self._choices.wait()
         raise AssertionError("its own scope is not cancelled")
@@ -115,14 +116,24 @@ class SimulatedThreads(Threads):
     def make(self, call: DiskCall[object]) -> bool:
         """See ``Threads``."""
         if self._choices.random.random() < 0.8:
-            return call.run()
+            return _as_in_thread(call.run)
         call.give_up()
         trio.lowlevel.spawn_system_task(self._make_later, call)
         return False
 
     async def _make_later(self, call: DiskCall[object]) -> None:
         await self._choices.wait()
-        call.run()
+        _as_in_thread(call.run)
+
+
+def _as_in_thread(call: Callable[[], T]) -> T:
+    """Make a call that may wait for a store, which the loop must not."""
+    before = may_wait()
+    forbid_waiting(is_forbidden=False)
+    try:
+        return call()
+    finally:
+        forbid_waiting(is_forbidden=not before)
 
 
 class SimulatedSync(Sync):

@@ -32,6 +32,7 @@ enum {
     ROOM,        /* bytes that the disk has left; -1: as many as are wanted */
     FAILS_LEFT,  /* changes of files until they fail; -1: they do not */
     FAILURES,    /* how many fail then */
+    STORE_FAULTS, /* see store.py */
     WORDS
 };
 

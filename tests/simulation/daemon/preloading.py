@@ -24,6 +24,7 @@ class Shared(IntEnum):
     ROOM = 5
     FAILS_LEFT = 6
     FAILURES = 7
+    STORE_FAULTS = 8
 
 
 class SharedWords:

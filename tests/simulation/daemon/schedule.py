@@ -6,14 +6,16 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.simulation.daemon import calls
 from tests.simulation.daemon.child import Daemon, DefectError, Setting
 from tests.simulation.daemon.clients import TOPIC, Clients
+from tests.simulation.daemon.decisions import Decisions, kind_of, shrink
 from tests.simulation.daemon.kernel import FuseError, Kernel
+from tests.simulation.daemon.plans import Plan
 from tests.simulation.daemon.power import Kind, PowerCut
 from tests.simulation.daemon.preloading import Shared
 
@@ -21,50 +23,8 @@ _MEMORY = Path("/dev/shm")
 _MOST_STEPS = 100_000
 _TIME_STEPS_S = (0.001, 0.05, 1.0, 10.0, 70.0)
 _PAUSES_S = (0.0, 0.1, 5.0)
-_SIGNS = "Traceback", "a bug in logfs", "ERROR", "CRITICAL"
-"""What the log of a daemon must not contain."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a seed makes likely.
-
-    Attributes:
-        kills: The share of steps after which the daemon is to die at a coming change.
-        restarts: The share of steps with a planned restart.
-        cuts: How many power cuts there are.
-        full: The share of steps in which the disk gets little room, or room again.
-    """
-
-    writers: int
-    followers: int
-    topic_clients: int
-    kills: float
-    restarts: float
-    slow: float
-    cuts: int
-    full: float
-    retains: bool
-    resends: bool
-    options: tuple[str, ...]
-
-    @classmethod
-    def of(cls, choice: random.Random) -> "Plan":
-        """Return the plan of a seed."""
-        retains = choice.random() < 0.25
-        return cls(
-            writers=choice.choice([1, 2, 3, 3, 4, 6]),
-            followers=choice.choice([0, 1, 1, 2]),
-            topic_clients=choice.choice([0, 0, 1, 2, 3]),
-            kills=choice.choice([0.0, 0.01, 0.04, 0.08]),
-            restarts=choice.choice([0.0, 0.0, 0.005, 0.02]),
-            slow=choice.choice([0.0, 0.05, 0.2]),
-            cuts=0 if retains else choice.choice([0, 0, 1, 2]),
-            full=choice.choice([0.0, 0.0, 0.0, 0.02]),
-            retains=retains,
-            resends=choice.random() < 0.8,
-            options=("no_native",) if choice.random() < 0.25 else (),
-        )
+_SIGNS = "Traceback", "a bug in logfs", "CRITICAL", "ERROR"
+"""What the log of a daemon must not contain; errors, if the disk has none."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +35,7 @@ class Outcome:
         defect: What is wrong; None: nothing was found.
         digest: A hash of all that went to the disk and to the kernel.
         simulated_s: How long it took for the daemon.
+        decisions: Those that have taken effect, by their numbers.
     """
 
     seed: int
@@ -82,6 +43,7 @@ class Outcome:
     digest: str
     counts: collections.Counter[str]
     simulated_s: float
+    decisions: Mapping[int, str]
 
     def line(self) -> str:
         """Return it as a line of text."""
@@ -89,7 +51,8 @@ class Outcome:
         return (
             f"seed {self.seed}: {counts['starts']} starts, {counts['planned restarts']} planned "
             f"restarts, {counts['power cuts']} power cuts, {counts['replies']} replies, "
-            f"{counts['lines']} lines, {self.simulated_s:.0f} s simulated, digest {self.digest}"
+            f"{counts['objects']} objects, {counts['lines']} lines, "
+            f"{self.simulated_s:.0f} s simulated, digest {self.digest}"
         )
 
 
@@ -101,28 +64,51 @@ class Run:
         directory: For the data, and the log of the daemons.
         trace: A file for what happens, as text; None: none.
         is_control: Power cuts take what was synced, too.
+        only: The numbers of the decisions that take effect; None: all.
     """
 
-    def __init__(self, seed: int, directory: Path, trace: Path | None, *, is_control: bool) -> None:
+    def __init__(
+        self,
+        seed: int,
+        directory: Path,
+        trace: Path | None,
+        *,
+        is_control: bool,
+        only: Iterable[int] | None,
+    ) -> None:
         self.choice = random.Random(seed)
+        self.decisions = Decisions(only)
         self.plan = Plan.of(self.choice)
         self.counts: collections.Counter[str] = collections.Counter()
         self._trace = None if trace is None else trace.open("ab", buffering=0)
         self.note(f"{self.plan}")
-        setting = Setting(seed, self.plan.options, self.plan.slow, self.plan.cuts > 0, trace)
+        setting = Setting(
+            seed,
+            self.plan.options,
+            self.plan.slow,
+            cuts_power=self.plan.cuts > 0,
+            has_store=self.plan.has_store,
+            trace=trace,
+        )
         self._digest = hashlib.sha256()
         self.kernel = self._new_kernel()
         self.daemon = Daemon(directory, setting, self.kernel)
         self._begun_s = self.daemon.now_s
-        self.clients = Clients(self.choice, writers=self.plan.writers, retains=self.plan.retains)
+        self.clients = Clients(self.choice, self._takes, self.plan)
         self._is_control = is_control
         self._is_calm = True
-        self._is_stuck = False
+        self._is_stuck = self._has_failed = False
 
     def note(self, text: str) -> None:
         """Write a line for readers."""
         if self._trace is not None:
             self._trace.write(text.encode() + b"\n")
+
+    def _takes(self, what: str) -> bool:
+        """Return whether the next decision takes effect."""
+        takes = self.decisions.takes(what)
+        self.note(what if takes else f"not: {what}")
+        return takes
 
     def _new_kernel(self) -> Kernel:
         return Kernel(self.choice, resends=self.plan.resends, note=self.note)
@@ -137,6 +123,8 @@ class Run:
         self.kernel.spawn(self.clients.set_up(self.kernel), "setup")
         self._drive(self._is_quiet)
         for _ in range(self.plan.cuts):
+            if not self._takes("a power cut to come"):
+                continue
             self._start_clients()
             steps = self.choice.randrange(20, 400)
             self._is_calm = False
@@ -163,11 +151,13 @@ class Run:
         counts = self.counts + self.clients.counts
         counts["starts"], counts["planned restarts"] = self.daemon.lives, self.daemon.planned
         simulated_s = self.daemon.now_s - self._begun_s
-        return Outcome(seed, defect, self._digest.hexdigest()[:16], counts, simulated_s)
+        digest = self._digest.hexdigest()[:16]
+        return Outcome(seed, defect, digest, counts, simulated_s, self.decisions.taken)
 
     def close(self) -> None:
         """End it."""
         self._note_kernel()
+        self.counts["objects"] = self.daemon.objects
         self.daemon.close()
         self._digest.update(repr(self.daemon.hashes).encode())
         if self._trace is not None:
@@ -197,8 +187,12 @@ class Run:
             kernel.spawn(clients.change_topics(kernel), f"topics {number}")
         if plan.retains:
             kernel.spawn(clients.retain(kernel), "retention")
-        clients.writing = plan.writers
+        for number in range(plan.writers, plan.writers + plan.controls):
+            kernel.spawn(clients.ask(kernel, self.daemon.data, number), f"client {number}")
+        clients.writing = plan.writers + plan.controls
         self._steps_left = 0
+        if plan.store_faults and self._takes("faults of the store"):
+            self.daemon.words[Shared.STORE_FAULTS] = plan.store_faults
 
     def _is_quiet(self) -> bool:
         return not self.kernel.tasks and not self.kernel.pending
@@ -275,10 +269,11 @@ class Run:
         """Disturb the daemon no more."""
         self._is_calm = True
         self.daemon.words[Shared.ROOM] = self.daemon.words[Shared.CALLS_LEFT] = -1
+        self.daemon.words[Shared.STORE_FAULTS], self.daemon.words[Shared.FAILS_LEFT] = 0, -1
 
     def _look_at_log(self) -> None:
         log = self.daemon.log.read_text()
-        for sign in _SIGNS:
+        for sign in _SIGNS[:-1] if self.plan.fails else _SIGNS:
             at = log.find(sign)
             if at >= 0:
                 raise DefectError(f"the log contains: {log[max(at - 200, 0) : at + 1500]}")
@@ -325,18 +320,29 @@ class Run:
         choice, plan, daemon = self.choice, self.plan, self.daemon
         if choice.random() < plan.kills and not self._has_suspects():
             if choice.random() < 0.2:
-                self.note("kill")
-                daemon.kill()
-                return
-            self._arm(choice.choice([0, 1, 2, 3, choice.randrange(10), choice.randrange(60)]))
-        if choice.random() < plan.restarts and not self._has_suspects():
-            self.note("SIGUSR2")
+                if self._takes("kill"):
+                    daemon.kill()
+                    return
+            else:
+                self._arm(choice.choice([0, 1, 2, 3, choice.randrange(10), choice.randrange(60)]))
+        if choice.random() < plan.restarts and not self._has_suspects() and self._takes("SIGUSR2"):
             daemon.signal(signal.SIGUSR2)
         if choice.random() < plan.full:
             is_full = daemon.words[Shared.ROOM] >= 0
             room = -1 if is_full else choice.choice([0, 100, 5000, 100_000])
-            self.note(f"room {room}")
-            daemon.words[Shared.ROOM] = room
+            if self._takes(f"room {room}"):
+                daemon.words[Shared.ROOM] = room
+
+        if choice.random() < plan.fails:
+            at, count = choice.randrange(40), choice.choice([1, 1, 2, 5])
+            if self._takes(f"{count} errors from change {at} on"):
+                daemon.words[Shared.FAILURES], daemon.words[Shared.FAILS_LEFT] = count, at
+                self._has_failed = True
+        elif self._has_failed and choice.random() < 0.05 and not self._has_suspects():
+            # A partition that has failed comes back with the mount: readers keep it open.
+            self._has_failed, daemon.words[Shared.FAILS_LEFT] = False, -1
+            self.note("SIGUSR2 after an error")
+            daemon.signal(signal.SIGUSR2)
 
     def _has_suspects(self) -> bool:
         """Whether a request would be taken for one that ends the daemons, and get EIO."""
@@ -352,8 +358,8 @@ class Run:
             # Never between a reply and the note of it. Such a kernel does not say that it has the
             # reply, and what was answered with an error is done again.
             part &= ~1
-        words[Shared.PART], words[Shared.CALLS_LEFT] = part, changes
-        self.note(f"kill at change {changes}")
+        if self._takes(f"kill at change {changes}"):
+            words[Shared.PART], words[Shared.CALLS_LEFT] = part, changes
 
     def _after_end(self) -> None:
         choice, daemon = self.choice, self.daemon
@@ -368,7 +374,12 @@ class Run:
 
 
 def make_run(
-    seed: int, trace: Path | None = None, keep: Path | None = None, *, is_control: bool = False
+    seed: int,
+    trace: Path | None = None,
+    keep: Path | None = None,
+    *,
+    is_control: bool = False,
+    only: Iterable[int] | None = None,
 ) -> Outcome:
     """Make a run.
 
@@ -377,6 +388,7 @@ def make_run(
         trace: A file for what happens, as text; None: none.
         keep: A directory that gets the data and the log of the daemons; None: they are removed.
         is_control: Power cuts take what was synced, too.
+        only: The numbers of the decisions that take effect; None: all.
     """
     if trace is not None:
         trace.write_bytes(b"")
@@ -384,7 +396,7 @@ def make_run(
     with tempfile.TemporaryDirectory(prefix="simulation-", dir=place) as name:
         directory, defect = Path(name) / "run", None
         directory.mkdir()
-        run = Run(seed, directory, trace, is_control=is_control)
+        run = Run(seed, directory, trace, is_control=is_control, only=only)
         try:
             run.make()
         except (DefectError, FuseError) as error:
@@ -395,3 +407,19 @@ def make_run(
             without = shutil.ignore_patterns("*.socket")
             shutil.copytree(directory, keep, ignore=without, dirs_exist_ok=True)
     return run.outcome(seed, defect)
+
+
+def shrunk(found: Outcome, most_runs: int, *, is_control: bool = False) -> Outcome:
+    """Return a run that finds the same defect with fewer decisions, after so many runs at most."""
+    best, kind = found, kind_of(found.defect or "")
+
+    def fails(only: list[int]) -> bool:
+        nonlocal best
+        outcome = make_run(found.seed, is_control=is_control, only=only)
+        is_same = outcome.defect is not None and kind_of(outcome.defect) == kind
+        if is_same and len(outcome.decisions) <= len(best.decisions):
+            best = outcome
+        return is_same
+
+    shrink(found.decisions, fails, most_runs)
+    return best

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SEEDS = 1, 7, 14
-"""The first of four each; ``make night`` takes others."""
+"""The first of three each; ``make night`` takes others."""
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def last_line(*arguments: str, hash_seed: str) -> str:
 
 @pytest.mark.parametrize("first", SEEDS)
 def test_programs_find_each_line_once_through_kills_and_power_cuts(first: int) -> None:
-    done = simulated(str(first), "--count", "4", "--repeat", "2")
+    done = simulated(str(first), "--count", "3", "--repeat", "2")
     assert done.returncode == 0, done.stdout
 
 
@@ -38,6 +38,19 @@ def test_a_seed_is_the_same_run_in_every_process() -> None:
 
 
 def test_a_disk_that_forgets_what_was_synced_is_noticed() -> None:
-    done = simulated("11", "--control")
+    done = simulated("9", "--control", "--shrink", "0")
     assert done.returncode == 1
     assert "synced, and a power cut took it" in done.stdout
+
+
+@pytest.mark.long
+def test_a_defect_is_found_again_with_the_fewest_decisions() -> None:
+    done = simulated("9", "--control", "--shrink", "40")
+    assert done.returncode == 1
+    found = re.search(r"^(\d+) of (\d+) decisions find: (.*)$", done.stdout, re.MULTILINE)
+    assert found is not None
+    assert int(found[1]) < int(found[2])
+    (only,) = re.findall(r"--only (\S+)$", done.stdout, re.MULTILINE)
+    again = simulated("9", "--control", "--shrink", "0", "--only", only)
+    assert again.returncode == 1
+    assert f"seed 9: {found[3]}" in again.stdout
