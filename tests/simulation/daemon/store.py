@@ -191,7 +191,8 @@ class SimulatedBlocks(Blocks):
 
     def _start(self, queue: deque[Span], span: Span) -> None:
         queue.append(span)
-        trio.lowlevel.spawn_system_task(self._fetch_later, span)
+        if trio.lowlevel.in_trio_run():  # else it is a start: a reader fetches it
+            trio.lowlevel.spawn_system_task(self._fetch_later, span)
 
     async def _fetch_later(self, span: Span) -> None:
         await self._choices.wait()
