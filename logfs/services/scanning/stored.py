@@ -173,7 +173,10 @@ class RecoveredEnds:
             return None  # it is not logfs's own, or just being made
         known = self._known.get(one)
         if known is None or known[0] != found:
-            log = self._open_store(one).partition(*one)
+            try:
+                log = self._open_store(one).partition(*one)
+            except (LogfsError, OSError):
+                return None  # a reader says why
             known = self._known[one] = found, None if log.is_unreadable else log.log_end_offset
         return known[1]
 
