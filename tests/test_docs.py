@@ -71,7 +71,7 @@ def test_the_reference_has_every_public_name() -> None:
     shown = set(re.findall(r"auto\w+:: ([\w.]+)", (ROOT / "docs/library.md").read_text()))
     public = {f"logfs.{name}" for name in logfs.__all__ if name != "LogfsError"}
     public |= {f"logfs.aio.{name}" for name in logfs.aio.__all__}
-    spark = {"times.between", "lag.LagListener", "lag.QueryLag"}
+    spark = {"times.between", "jsonvalues.infer_schema", "lag.LagListener", "lag.QueryLag"}
     assert shown == public | {"logfs.errors"} | {f"logfs.spark.{name}" for name in spark}
 
 

@@ -2,6 +2,7 @@
 
     columns   which columns there are, and what of a record each takes     without pyarrow
     batches   native columns as record batches
+    members   members of JSON values as columns
     merging   the record batches of several partitions, by time
     pruning   what a filter of Polars says about offsets and times        without pyarrow
     lazy      a lazy frame of Polars

@@ -16,7 +16,7 @@ RecordBatchReader: TypeAlias = pa.RecordBatchReader
 Schema: TypeAlias = pa.Schema
 
 
-def read_range(
+def read_range(  # noqa: PLR0913 - two of them are rarely given
     disk: Disk,
     offsets: OffsetRange,
     columns: Sequence[ArrowColumn],
@@ -24,6 +24,7 @@ def read_range(
     hides_aborted: bool,
     on_loss: Callable[[int, int], None],
     text: Collection[str] = (),
+    contains: bytes = b"",
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range in batches of up to 65536 records or 4 MiB; none is empty.
 
@@ -31,6 +32,7 @@ def read_range(
         on_loss: Called with the first of some offsets that are gone and the offset after them. It
             may raise.
         text: The columns of bytes to read as text.
+        contains: Only records whose values have these bytes are read; empty: all records.
 
     Raises:
         CorruptRecordError: After the records before the damage.
@@ -39,7 +41,9 @@ def read_range(
     wanted = taken(columns)
     if text:
         wanted |= Columns.OFFSET  # to name the record that is no text
-    reader = RangeReader(disk, offsets, wanted, hides_aborted=hides_aborted, on_loss=on_loss)
+    reader = RangeReader(
+        disk, offsets, wanted, hides_aborted=hides_aborted, on_loss=on_loss, contains=contains
+    )
     maker = BatchMaker(columns, offsets.topic_partition, text)
     return map(maker.make, reader.columns())
 

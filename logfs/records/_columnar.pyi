@@ -17,6 +17,7 @@ class ColumnBuilder:
         decompress: Decompress,
         aborted: Buffer = b"",
         max_column_bytes: int = ...,
+        contains: bytes = ...,
     ) -> None: ...
     @property
     def next_offset(self) -> int: ...

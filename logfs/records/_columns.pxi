@@ -133,6 +133,7 @@ cdef class ColumnBuilder:
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: The transactions that are not seen, as in ``aborted_ranges``.
         max_column_bytes: Bytes of one column at most; more do not fit the int32 offsets of Arrow.
+        contains: Records whose value does not have these bytes are passed over.
 
     Attributes:
         start_offset: Records with smaller offsets are passed over.
@@ -151,6 +152,7 @@ cdef class ColumnBuilder:
     cdef int64_t max_column_bytes
     cdef object decompress
     cdef _View aborted
+    cdef bytes contains
     cdef _View window
     cdef object plain       # keeps decompressed records alive
     cdef Py_ssize_t cursor  # position of the next batch
@@ -158,6 +160,8 @@ cdef class ColumnBuilder:
     cdef Py_ssize_t position
     cdef Batch b
     cdef Rec r
+    cdef bytes_t needle     # what ``contains`` holds
+    cdef Py_ssize_t needle_size
     cdef bint entered       # b is a batch that was not left yet
     cdef bint have          # r is the next record
     cdef int64_t bytes_taken
@@ -175,7 +179,7 @@ cdef class ColumnBuilder:
 
     def __init__(
         self, int columns, int64_t max_rows, int64_t max_bytes, decompress, aborted=b"",
-        int64_t max_column_bytes=INT32_LAST,
+        int64_t max_column_bytes=INT32_LAST, bytes contains=b"",
     ):
         if not (0 < max_rows <= 1 << 24 and 0 < max_bytes <= 1 << 30):
             raise ValueError(f"{max_rows} rows or {max_bytes} bytes at most")
@@ -185,6 +189,8 @@ cdef class ColumnBuilder:
         self.max_column_bytes = max_column_bytes
         self.decompress = decompress
         self.aborted = _View(aborted, False)
+        self.contains = contains
+        self.needle, self.needle_size = contains, len(contains)
         self.stop_offset = INT64_LAST
         self.keys.wanted = columns & WANT_KEY != 0
         self.values.wanted = columns & WANT_VALUE != 0
@@ -292,10 +298,18 @@ cdef class ColumnBuilder:
                 self.window.p + self.cursor, size, self.cursor, &b, self.decompress
             )
             self.cursor += size
+            if not self.has_needle(b.p, b.end - b.p):
+                self.next_offset = max(self.next_offset, b.last_offset + 1)
+                continue
             self.b = b
             self.entered = True
             return FULL
         return BATCH_END
+
+    cdef inline bint has_needle(self, bytes_t p, int64_t n) noexcept nogil:
+        if self.needle_size == 0:
+            return True
+        return n > 0 and lf_find(p, n, self.needle, self.needle_size) != NULL
 
     cdef bint is_hidden(self, Batch *b) noexcept:
         if b.magic == 2 and b.attributes & CONTROL:
@@ -311,6 +325,8 @@ cdef class ColumnBuilder:
                 if next_record(&self.b, &self.r) < 0:
                     return DAMAGED
                 if self.r.offset < self.start_offset:
+                    continue
+                if not self.has_needle(self.r.value.p, self.r.value.n):
                     continue
                 self.have = True
             if self.r.offset >= self.stop_offset:

@@ -14,6 +14,7 @@ through the module ``pyspark_logfs`` beside this package.
     limits       how much of what is new goes into one batch of a stream              pure
     planning     ranges of offsets to tasks                                           pure
     schema       the columns as Spark declares them
+    jsonvalues   the columns of a table of JSON values                                 pyspark
     tasks        what a task carries and what it does on a worker
     batch, streaming, source                                                          pyspark
     target       where rows go, which columns they have

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -15,6 +16,9 @@ from logfs.spark.planning import plan, task_bytes
 from logfs.spark.tasks import LogfsPartition, Work, with_roots
 from logfs.types import TopicPartition
 
+if TYPE_CHECKING:
+    from logfs.spark.jsonvalues import JsonColumns
+
 
 class LogfsReader(DataSourceReader):
     """A ``DataSourceReader``. Small: it is sent to every task.
@@ -22,9 +26,14 @@ class LogfsReader(DataSourceReader):
     Filters are not pushed down: Spark 4.3 returns wrong results with sources that take them.
     """
 
-    def __init__(self, options: ReadOptions, columns: tuple[ArrowColumn, ...]) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: tuple[ArrowColumn, ...],
+        json: "JsonColumns | None" = None,
+    ) -> None:
         self._options = options
-        self._work = Work(columns, options.level, options.fails_on_loss)
+        self._work = Work(columns, options.level, options.fails_on_loss, options.contains, json)
 
     def partitions(self) -> Sequence[LogfsPartition]:
         """Resolve where each partition begins and ends, and share the ranges out."""

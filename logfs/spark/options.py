@@ -47,6 +47,8 @@ OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("minOffsetsPerTrigger", "", "a batch of a stream waits for so many offsets"),
     ("maxTriggerDelay", "15m", "but no longer than this"),
     ("includeHeaders", "false", "a column headers"),
+    ("contains", "", "only records whose value contains this text"),
+    ("valueFormat", "bytes", "bytes, or json: the columns are members of the values"),
     ("table", "records", "records, or partitions: a row for each, with its offsets and its size"),
     (
         "kafka.isolation.level",
@@ -87,7 +89,7 @@ class ReadOptions:
         fails_on_loss: Stop when records are gone that were to be read.
         min_partitions: Tasks at least; None: as many as there is work for.
         max_records: Offsets of a task at most; None: any number.
-        has_headers: There is a column of headers.
+        contains: Bytes in the value of each record; empty: anything.
     """
 
     roots: tuple[str, ...]
@@ -98,7 +100,7 @@ class ReadOptions:
     fails_on_loss: bool
     min_partitions: int | None
     max_records: int | None
-    has_headers: bool
+    contains: bytes
     limits: StreamLimits
 
 
@@ -137,17 +139,26 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
         fails_on_loss=flag(given, "failOnDataLoss", default=True),
         min_partitions=positive(given, "minPartitions"),
         max_records=positive(given, "maxRecordsPerPartition"),
-        has_headers=has_headers(options),
+        contains=given.get("contains", "").encode(),
         limits=parse_limits(given),
     )
 
 
 def is_of_partitions(options: Mapping[str, str]) -> bool:
     """Return whether the table is that of partitions; raise InvalidConfigError if of neither."""
-    text = named(options, _KNOWN, _REFUSED).get("table", "records").strip().lower()
-    if text not in {"records", "partitions"}:
-        raise InvalidConfigError(f"table {text!r}: expected records or partitions")
-    return text == "partitions"
+    return _is_second(options, "table", "records", "partitions")
+
+
+def is_of_json(options: Mapping[str, str]) -> bool:
+    """Return whether values are JSON; raise InvalidConfigError for another format than bytes."""
+    return _is_second(options, "valueFormat", "bytes", "json")
+
+
+def _is_second(options: Mapping[str, str], name: str, usual: str, other: str) -> bool:
+    text = named(options, _KNOWN, _REFUSED).get(name, usual).strip().lower()
+    if text not in {usual, other}:
+        raise InvalidConfigError(f"{name} {text!r}: expected {usual} or {other}")
+    return text == other
 
 
 def has_headers(options: Mapping[str, str]) -> bool:

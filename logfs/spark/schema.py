@@ -34,7 +34,9 @@ def chosen(fields: Iterable[tuple[str, str]]) -> tuple[ArrowColumn, ...]:
     for name, kind in fields:
         column = BY_NAME.get(name.lower())
         if column is None:
-            raise unknown_column(name)
+            raise InvalidConfigError(
+                f"{unknown_column(name)}; with valueFormat=json a member of JSON values"
+            )
         if kind != column.kind:
             raise InvalidConfigError(f"column {name} is {column.kind}, not {kind}: cast it")
         columns.append(column)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from logfs.arrow.columns import ArrowColumn
     from logfs.library.zones import ServedZone
     from logfs.spark.batch import LogfsReader
+    from logfs.spark.jsonvalues import JsonColumns
     from logfs.spark.partitions import PartitionsReader
     from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
     from logfs.spark.streaming import LogfsStreamReader
@@ -29,14 +30,20 @@ class LogfsDataSource(DataSource):
         return "logfs"
 
     def schema(self) -> str:
-        """Return the columns if the user names none."""
-        from logfs.spark.options import has_headers, is_of_partitions
+        """Return the columns if the user names none; raise InvalidConfigError for JSON."""
+        from logfs.errors import InvalidConfigError
+        from logfs.spark.options import has_headers, is_of_json, is_of_partitions
         from logfs.spark.schema import full_schema
 
         if is_of_partitions(self.options):
             from logfs.spark.partitions import PARTITIONS_SCHEMA
 
             return PARTITIONS_SCHEMA
+        if is_of_json(self.options):
+            raise InvalidConfigError(
+                'valueFormat=json needs a schema: .schema("id long, level string"), or that of '
+                "infer_schema in logfs.spark.jsonvalues"
+            )
         return full_schema(has_headers=has_headers(self.options))
 
     def reader(self, schema: "StructType") -> "LogfsReader | PartitionsReader":
@@ -49,7 +56,7 @@ class LogfsDataSource(DataSource):
             from logfs.spark.partitions import PartitionsReader
 
             return PartitionsReader(options, _fields(schema))
-        return LogfsReader(options, _columns(schema))
+        return LogfsReader(options, *_columns(schema, self.options))
 
     def streamReader(self, schema: "StructType") -> "LogfsStreamReader":  # noqa: N802
         """Return what reads a stream."""
@@ -57,7 +64,7 @@ class LogfsDataSource(DataSource):
         from logfs.spark.streaming import LogfsStreamReader
 
         options = parse_options(self.options, _zone(self.options), is_stream=True)
-        return LogfsStreamReader(options, _columns(schema))
+        return LogfsStreamReader(options, *_columns(schema, self.options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "LogfsWriter":
         """Return what appends a table; raise InvalidConfigError if it is to be replaced."""
@@ -94,10 +101,20 @@ def _zone(options: Mapping[str, str]) -> "ServedZone":
     return ServedZone(lambda: locate(first))
 
 
-def _columns(schema: "StructType") -> "tuple[ArrowColumn, ...]":
+def _columns(
+    schema: "StructType", options: Mapping[str, str]
+) -> "tuple[tuple[ArrowColumn, ...], JsonColumns | None]":
+    """Return what is needed of the records, and the columns of a table of JSON values."""
+    from logfs.spark.options import is_of_json
+
+    if is_of_json(options):
+        from logfs.spark.jsonvalues import json_columns
+
+        found = json_columns(schema)
+        return found.read, found
     from logfs.spark.schema import chosen
 
-    return chosen(_fields(schema))
+    return chosen(_fields(schema)), None
 
 
 def _fields(schema: "StructType") -> list[tuple[str, str]]:

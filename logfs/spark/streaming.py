@@ -15,6 +15,7 @@ Source: Spark KafkaMicroBatchStream, JsonUtils.partitionOffsets.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -38,6 +39,9 @@ from logfs.spark.limits import has_enough, share, share_bytes
 from logfs.spark.options import ReadOptions
 from logfs.spark.tasks import LogfsPartition, Work
 from logfs.types import TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.spark.jsonvalues import JsonColumns
 
 _ID = "@id "
 """The beginning of the members with ids; no topic has such a name."""
@@ -77,9 +81,14 @@ Offsets = dict[TopicPartition, int]
 class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A ``DataSourceStreamReader``; on the driver it lives as long as its query."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[ArrowColumn, ...]) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: tuple[ArrowColumn, ...],
+        json: "JsonColumns | None" = None,
+    ) -> None:
         self._options = options
-        self._work = Work(columns, options.level, options.fails_on_loss)
+        self._work = Work(columns, options.level, options.fails_on_loss, options.contains, json)
         self._begin()
 
     def _begin(self) -> None:

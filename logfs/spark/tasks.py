@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -15,6 +15,9 @@ from logfs.library.stored_partitions import SeenLog, check_root
 from logfs.services.scanning.ranges import OffsetRange
 from logfs.spark.planning import Task
 from logfs.types import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.spark.jsonvalues import JsonColumns
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +43,19 @@ class LogfsPartition(InputPartition):
 
 
 class Work(NamedTuple):
-    """The common part of all tasks of a query; it is sent to each of them."""
+    """The common part of all tasks of a query; it is sent to each of them.
+
+    Attributes:
+        columns: What of the records is needed.
+        contains: What the value of each record has; empty: anything.
+        json: The columns of a table of JSON values; None: the table has ``columns``.
+    """
 
     columns: tuple[ArrowColumn, ...]
     level: IsolationLevel
     fails_on_loss: bool
+    contains: bytes = b""
+    json: "JsonColumns | None" = None
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read what a task is to read.
@@ -57,8 +68,11 @@ class Work(NamedTuple):
             NoDataDirectoryError: This machine does not have the data directory.
             CorruptRecordError: A batch in it is damaged.
         """
-        if not isinstance(partition, LogfsPartition):
-            return
+        if isinstance(partition, LogfsPartition):
+            batches = self._batches(partition)
+            yield from batches if self.json is None else self.json.rows(batches)
+
+    def _batches(self, partition: LogfsPartition) -> Iterator[pa.RecordBatch]:
         for root, topic, number, start, end in partition.ranges:
             one = TopicPartition(topic, number)
 
@@ -72,6 +86,7 @@ class Work(NamedTuple):
                 self.columns,
                 hides_aborted=self.level is IsolationLevel.READ_COMMITTED,
                 on_loss=lost,
+                contains=self.contains,
             )
 
     def lose(self, what: str) -> None:

@@ -245,6 +245,7 @@ def _columns(chance: Random, data: bytearray) -> None:
         chance.choice((1, 100, 1 << 20)),
         decompress,
         _aborted(chance),
+        contains=chance.choice((b"", b"a", b"\0\0")),
     )
     builder.load(data, *_range(chance, data))
     builder.start_offset = chance.choice((0, signed(chance)))

@@ -104,6 +104,18 @@ def test_a_range_is_cut_at_both_ends(log: list[Batch], start: int, stop: int) ->
     assert rows == [r.offset for r in visible(log) if start <= r.offset < stop]
 
 
+@given(logs, st.binary(min_size=1, max_size=2), st.integers(0, 60), st.integers(0, 63))
+def test_only_records_whose_value_has_some_bytes_are_taken(
+    log: list[Batch], contains: bytes, count: int, mask: int
+) -> None:
+    stop = (log[0].base_offset if log else 0) + count
+    builder = ColumnBuilder(mask | Columns.OFFSET, 3, 1 << 20, decompress, contains=contains)
+    builder.stop_offset = stop
+    rows = [row[2] for columns in collect(builder, joined(log)) for row in rows_of(columns)]
+    wanted = [r for r in visible(log) if r.offset < stop and contains in (r.value or b"")]
+    assert rows == [record.offset for record in wanted]
+
+
 def batch(*records: Record, fields: BatchFields | None = None) -> bytes:
     return encode_batch(records, fields or BatchFields())
 

@@ -272,6 +272,23 @@ def test_batches_of_few_large_records_and_of_many_small_ones(tmp_path: Path) -> 
     assert found == [("t", 0, value) for value in large + small]
 
 
+def test_only_records_that_contain_a_text(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("t")
+    logs.append("t", 0, [Record(0, START_MS, b"7 caf\xc3\xa9", None)])
+    for number in range(300):
+        logs.write("t", 0, b"%d caf\xc3\xa9" % number if number % 100 == 7 else b"%d" % number)
+    columns = ("offset", "value")
+    assert rows(logs.path, columns, contains="7 caf\u00e9") == [
+        (n + 1, b"%d caf\xc3\xa9" % n) for n in (7, 107, 207)
+    ]
+    assert rows(
+        logs.path, columns, contains="7 caf\u00e9", startingTimestamp=str(START_MS + 9)
+    ) == [(n + 1, b"%d caf\xc3\xa9" % n) for n in (107, 207)]
+    assert rows(logs.path, ("offset",), contains="nowhere") == []
+    assert len(rows(logs.path, ("offset",), contains="")) == 301
+
+
 def test_partitions_are_a_table(spark: "SparkSession", logs: Logs) -> None:
     reader = spark.read.format("logfs").option("table", "partitions")
     table = reader.load(str(logs.path))

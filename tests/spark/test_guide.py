@@ -41,9 +41,13 @@ def test_what_it_shows_runs(
     spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = Logs(tmp_path / "store")
-    for topic in ("orders", "loud", "copies"):
+    for topic in ("orders", "loud", "copies", "events"):
         logs.topic(topic)
     logs.write("orders", 0, *(b"order %d" % n for n in range(1502)))
+    levels = (b"info", b"error", b"error")
+    logs.write(
+        "events", 0, *(b'{"id": %d, "level": "%b"}' % (n, one) for n, one in enumerate(levels))
+    )
     logs.close()
     blocks = re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     program = "".join(blocks)

@@ -39,7 +39,11 @@ class OffsetRange(NamedTuple):
 
 
 class RangeReader:
-    """Reads a range once. ``on_loss`` is told of offsets that are gone, and may raise."""
+    """Reads a range once. ``on_loss`` is told of offsets that are gone, and may raise.
+
+    Args:
+        contains: Only records whose values have these bytes are read; empty: all records.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class RangeReader:
         *,
         hides_aborted: bool,
         on_loss: Callable[[int, int], None],
+        contains: bytes = b"",
     ) -> None:
         self._disk = disk
         self._directory = offsets.topic_partition.directory
@@ -58,6 +63,7 @@ class RangeReader:
         self._wanted = wanted
         self._hides_aborted = hides_aborted
         self._on_loss = on_loss
+        self._contains = contains
 
     def columns(self) -> Iterator[RecordColumns]:
         """Read in sets of up to ``MOST_ROWS`` or ``MOST_BYTES``.
@@ -66,7 +72,12 @@ class RangeReader:
             CorruptRecordError: After the records before the damage.
         """
         builder = ColumnBuilder(
-            self._wanted, MOST_ROWS, MOST_BYTES, decompress, self._aborted_table()
+            self._wanted,
+            MOST_ROWS,
+            MOST_BYTES,
+            decompress,
+            self._aborted_table(),
+            contains=self._contains,
         )
         builder.stop_offset = self._end
         try:
