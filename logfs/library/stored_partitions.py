@@ -20,7 +20,7 @@ from logfs.log.remote.of_disk import bucket_of
 from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock
 from logfs.services.following.files import FollowedSegments
-from logfs.services.following.listing import RACY_MS
+from logfs.services.following.listing import RACY_MS, SegmentNames
 from logfs.services.scanning.stored import RecoveredEnds, StoredLog, read_bounds
 from logfs.types import IsolationLevel, TopicPartition
 
@@ -71,11 +71,16 @@ class SeenLog:
         self.root = root.path
         self._disk = root.disk
         self._level = level
+        self._topic_id: tuple[SegmentNames | None, str | None] = (None, None)
 
     def topic_id(self) -> str | None:
         """Return the id of the topic, which no other of its name has; None: it is not known."""
-        topic_id = read_partition_metadata(self._disk, self.stored.topic_partition.directory)
-        return None if topic_id is None else str(topic_id)
+        known, topic_id = self._topic_id
+        if known is not self.stored.names:  # the directory has changed
+            found = read_partition_metadata(self._disk, self.stored.topic_partition.directory)
+            topic_id = None if found is None else str(found)
+            self._topic_id = self.stored.names, topic_id
+        return topic_id
 
     def earliest(self) -> int:
         """See ``bounds.Log``."""
@@ -157,11 +162,18 @@ class Directories:
         return found
 
     def refresh(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, SeenLog]:
-        """Look at some partitions; those that are gone, or just being made, are left out."""
+        """Look at some partitions; those that are gone, or just being made, are left out.
+
+        What tells of all partitions, the root and the checkpoint files, is looked at once.
+        """
         present = self.partitions()
         for gone in self._logs.keys() - present.keys():
             del self._logs[gone]
         seen = {}
+        starts, watermarks = {}, {}
+        for each in self._roots:
+            starts[each] = each.starts()
+            watermarks[each] = each.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT)
         for one in wanted:
             root = present.get(one)
             if root is None:
@@ -170,12 +182,7 @@ class Directories:
             if log is None or log.root != root.path:
                 stored = StoredLog(root.disk, root.opened, one)
                 log = self._logs[one] = SeenLog(stored, root, self._level)
-            bounds = read_bounds(
-                root.starts(),
-                root.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT),
-                root.ends,
-                one,
-            )
+            bounds = read_bounds(starts[root], watermarks[root], root.ends, one)
             try:
                 log.stored.refresh(now_ms(), bounds)
             except NoSuchPartitionError:

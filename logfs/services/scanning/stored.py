@@ -182,7 +182,12 @@ class RecoveredEnds:
 
 
 class StoredLog:
-    """One partition, as the last look found it. One thread at a time."""
+    """One partition, as the last look found it. One thread at a time.
+
+    Attributes:
+        snapshot: Its segments and its ends.
+        names: The files of its directory; another object whenever they may have changed.
+    """
 
     snapshot: Snapshot
 
@@ -192,7 +197,7 @@ class StoredLog:
         self.disk = disk
         self.topic_partition = topic_partition
         self._opened = opened
-        self._names: SegmentNames | None = None
+        self.names: SegmentNames | None = None
         self._mtime_ms: int | None = None
         self._size = -1
         self._indexed_size = 0
@@ -268,16 +273,16 @@ class StoredLog:
         return offset_for_time(timed, timestamp_ms, level)
 
     def _seen(self, level: IsolationLevel, now_ms: int) -> Snapshot:
-        if level is not IsolationLevel.READ_COMMITTED or self._names is None:
+        if level is not IsolationLevel.READ_COMMITTED or self.names is None:
             return self.snapshot
-        return self._transactions.look_up(self.snapshot, self._names, now_ms)
+        return self._transactions.look_up(self.snapshot, self.names, now_ms)
 
     def _look(self, mtime_ms: int, now_ms: int) -> None:
         """Take over the names that are there; segments that are as they were stay."""
         found = list_names(self.disk, self.topic_partition.directory)
         if not found.logs:
             raise FileNotFoundError("there is no segment in it")
-        old = {} if self._names is None else {s.base_offset: s for s in self.snapshot.segments}
+        old = {} if self.names is None else {s.base_offset: s for s in self.snapshot.segments}
         bases = list(found.logs)
         described = self._described()
         segments = []
@@ -294,9 +299,9 @@ class StoredLog:
                     if entry is not None and entry.size_bytes == segment.size_bytes:
                         segment.max_timestamp = entry.max_timestamp
             segments.append(segment)
-        if self._names is None or segments[-1] is not self.snapshot.active:
+        if self.names is None or segments[-1] is not self.snapshot.active:
             self._size, self._end, self._indexed_size = -1, (0, bases[-1]), 0
-        self._names = found
+        self.names = found
         self._mtime_ms = None if mtime_ms > now_ms - RACY_MS else mtime_ms
         self._publish(tuple(segments))
 
