@@ -11,6 +11,15 @@ KILLS = [
     pytest.param(int(os.environ.get("LOGFS_LONG_KILLS") or 300), id="many", marks=pytest.mark.long),
 ]
 """How often a test kills a process: some times, and with ``make test-long`` as often as it says."""
+KILLS_OF_A_STREAM = [
+    pytest.param(30, id="some"),
+    pytest.param(
+        int(os.environ.get("LOGFS_LONG_KILLS") or 300) * 5 // 3,
+        id="many",
+        marks=pytest.mark.long,
+    ),
+]
+"""The same for a test whose kills take less time."""
 
 
 @dataclass(frozen=True)

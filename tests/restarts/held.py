@@ -161,9 +161,10 @@ class HeldMount:
 
     def wait_for_next(self) -> None:
         """Wait until a daemon serves that was started after the last signal."""
-        wait_until(self._has_next, "another daemon serves the mount")
+        wait_until(self.has_next, "another daemon serves the mount")
 
-    def _has_next(self) -> bool:
+    def has_next(self) -> bool:
+        """Return whether a daemon serves that was started after the last signal."""
         assert self.holder.poll() is None, self.log
         return self.log.count(_SERVES) > self._served_before
 
