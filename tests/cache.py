@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-_SUMS = "SHA256SUMS"
+SUMS = "SHA256SUMS"
+"""The file of an entry with the checksums of the others."""
 _KEPT_S = 30 * 86_400
 _LOCKS = "locks"
 
@@ -58,6 +59,18 @@ def kept(name: str, made_of: Iterable[str | Path], make: Callable[[Path], None])
     return directory
 
 
+def since(name: str, most_s: float) -> str:
+    """Return when a period has begun that lasts so long; the same for all sessions in it.
+
+    What gets old may have it among what it is made of. A period begins when it is first asked for.
+    """
+    with _locked(name):
+        begun = place() / _LOCKS / f"{name}.begun"
+        if not begun.exists() or not 0 <= time.time() - begun.stat().st_mtime < most_s:
+            begun.touch()
+        return str(begun.stat().st_mtime_ns)
+
+
 def filled(directory: Path, fill: Callable[[Path], None]) -> Path:
     """Return a directory that is filled unless it is there.
 
@@ -81,6 +94,12 @@ def filled(directory: Path, fill: Callable[[Path], None]) -> Path:
     return directory
 
 
+def sums_of(directory: Path) -> str:
+    """Return the list of a directory's files, as of sha256sum."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != SUMS)
+    return "".join(f"{_sum_of(path)}  {path.relative_to(directory)}\n" for path in files)
+
+
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
     """Keep other processes from the entry; a process that is killed gives its lock back."""
@@ -93,20 +112,14 @@ def _locked(name: str) -> Iterator[None]:
 
 def _make_with_sums(folder: Path, make: Callable[[Path], None]) -> None:
     make(folder)
-    (folder / _SUMS).write_text(_sums_of(folder))
+    (folder / SUMS).write_text(sums_of(folder))
 
 
 def _is_whole(directory: Path) -> bool:
     try:
-        return (directory / _SUMS).read_text() == _sums_of(directory)
+        return (directory / SUMS).read_text() == sums_of(directory)
     except OSError:
         return False
-
-
-def _sums_of(directory: Path) -> str:
-    """Return the list of a directory's files, as of sha256sum."""
-    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != _SUMS)
-    return "".join(f"{_sum_of(path)}  {path.relative_to(directory)}\n" for path in files)
 
 
 def _sum_of(path: Path) -> str:

@@ -1,6 +1,7 @@
 """What is kept between sessions is made once, and never used where it is damaged."""
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache import kept
+from tests.cache import kept, place, since
 
 
 class Maker:
@@ -83,6 +84,18 @@ def test_what_fails_leaves_nothing(make: Maker) -> None:
     entry = kept("it", ["source"], make)
     assert [path.name for path in entry.parent.iterdir()] == [entry.name]
     assert make.times == 2
+
+
+def test_a_period_begins_when_it_is_asked_for_and_ends(make: Maker) -> None:
+    first = since("that", 3600)
+    assert since("that", 3600) == first
+    (begun,) = place().glob("*/that.begun")
+    for mtime_s in (time.time() - 3601, time.time() + 60):  # a clock may have been set back
+        os.utime(begun, (mtime_s, mtime_s))
+        old = begun.stat().st_mtime_ns
+        found = since("that", 3600)
+        assert found != str(old)
+        assert since("that", 3600) == found
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""Brokers for the tests of this folder, which are all marked ``kafka``."""
+"""Brokers for the tests of this folder, which are all marked ``kafka``.
+
+They end with the last test of the folder: one that does nothing takes processor time, too.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,14 +12,14 @@ from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker for tests that have their own topics and do not stop it."""
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(shared_broker: Broker) -> Client:
     """A client of the shared broker."""
     return Client(shared_broker.bootstrap)

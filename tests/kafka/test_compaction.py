@@ -6,6 +6,7 @@ round a broker is given what logfs has made.
 """
 
 import os
+import pickle
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import COMPACT, batches, clean_all, numbered, transactions
+from tests.kafka.written import written
 from tests.log.support import batches_in
 from tests.mounting import now_ms
 
@@ -154,29 +156,47 @@ def compact_all(data: Path) -> dict[str, State]:
     return states
 
 
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    directory = tmp_path_factory.mktemp("compaction")
-    theirs: dict[str, list[State]] = {name: [] for name in TOPICS}
-    mine: dict[str, list[State]] = {name: [] for name in TOPICS}
-    data = directory
-    with Broker(directory / "broker") as broker:
+def write_and_clean(folder: Path) -> Path:
+    """Have a broker write and compact all rounds.
+
+    Returns:
+        A directory with what there was before each compaction, ``round-N``; what the broker left in
+        the end, ``left``; and what it left of each topic each time, ``states``.
+    """
+    kept = folder / "kept"
+    kept.mkdir()
+    states: dict[str, list[tuple[dict[str, list[Record]], list[tuple[int, int, int, bool]]]]]
+    states = {name: [] for name in TOPICS}
+    with Broker(folder / "broker") as broker:
         client = Client(broker.bootstrap)
         client.create_topics({name: config for name, (config, _) in TOPICS.items()})
         for round_ in range(ROUNDS):
             for name, (_, write) in TOPICS.items():
                 write(client, name, round_)
-            data = copy_topics(broker.data, directory / f"round-{round_}")
+            copy_topics(broker.data, kept / f"round-{round_}")
             clean_all(client, TOPICS, broker)
             records = {level: client.consume_all(TOPICS, isolation=level) for level in LEVELS}
-            states = compact_all(data)
             for name in TOPICS:
                 found = {level: records[level][name] for level in LEVELS}
-                theirs[name].append(State(found, headers_of(broker.partition(name))))
-                mine[name].append(states[name])
+                states[name].append((found, headers_of(broker.partition(name))))
         broker.stop()
-        given = Broker(directory / "given")
-        broker.copy_data(given.data)
+        broker.copy_data(kept / "left")
+    (kept / "states").write_bytes(pickle.dumps(states))
+    return kept
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    directory = tmp_path_factory.mktemp("compaction")
+    kept = written("compaction", write_and_clean, directory / "kept")
+    rounds = [kept / f"round-{number}" for number in range(ROUNDS)]
+    each = [compact_all(data) for data in rounds]
+    mine = {name: [states[name] for states in each] for name in TOPICS}
+    states = pickle.loads((kept / "states").read_bytes())
+    theirs = {name: [State(*state) for state in states[name]] for name in TOPICS}
+    data = rounds[-1]
+    given = Broker(directory / "given")
+    copy_directory(kept / "left", given.data)
     for name in TOPICS:
         shutil.rmtree(given.partition(name))
         shutil.copytree(data / f"{name}-0", given.partition(name))

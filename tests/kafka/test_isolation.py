@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from logfs.types import IsolationLevel, View
 from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.kafka.written import killed
+from tests.kafka.written import killed, stopped, told
 from tests.log.support import lengths_of, read_all
 from tests.mounting import Mount, now_ms, output
 from tests.spark import reading as spark
@@ -40,26 +40,26 @@ class Seen:
     stable: dict[str, int]
 
 
-def _look(broker: Broker) -> Seen:
+def _look(broker: Broker) -> tuple[dict[str, dict[str, list[Record]]], dict[str, int]]:
     client = Client(broker.bootstrap)
     records = {level: client.consume_all(NAMES, isolation=level) for level in LEVELS}
     latest = client.list_offsets(NAMES, "latest", isolation=READ_COMMITTED)
-    return Seen(broker.data, records, {name: row[1] for name, row in latest.items() if row})
+    return records, {name: row[1] for name, row in latest.items() if row}
 
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Seen]]:
     """The directory after kill -9, after a clean stop, and while the broker runs."""
     directory = tmp_path_factory.mktemp("isolation")
+    found = told(killed, "isolation", _look)
     broker = Broker(directory / "broker")
-    killed(broker.data)
+    stopped(broker.data)
     with broker:
-        after_kill = _look(broker)
-        after_kill.data = killed(directory / "killed")
-        broker.stop()
-        after_stop = replace(after_kill, data=broker.copy_data(directory / "stopped"))
-        broker.start()
-        yield {"killed": after_kill, "stopped": after_stop, "live": _look(broker)}
+        yield {
+            "killed": Seen(killed(directory / "killed"), *found),
+            "stopped": Seen(stopped(directory / "stopped"), *found),
+            "live": Seen(broker.data, *_look(broker)),
+        }
 
 
 @pytest.fixture(params=["killed", "stopped", "live"])

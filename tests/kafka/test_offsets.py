@@ -1,6 +1,6 @@
 """The offsets of moments: as in a broker's ListOffsets, and as one can read them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import TOPICS
-from tests.kafka.written import EMPTIED, stopped
+from tests.kafka.written import EMPTIED, stopped, told
 from tests.mounting import now_ms
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -25,6 +25,7 @@ LEVELS = {
 }
 SAMPLES = 40
 ALL_TOPICS = (*TOPICS, EMPTIED)
+Question = tuple[str, int | str]
 Answers = dict[str, tuple[int, int] | None]
 
 
@@ -40,27 +41,28 @@ class Asked:
 
     data: Path
     records: dict[str, dict[str, list[Record]]]
-    answers: dict[tuple[str, int | str], Answers] = field(default_factory=dict)
+    answers: dict[Question, Answers]
+
+
+def ask(broker: Broker) -> tuple[dict[str, dict[str, list[Record]]], dict[Question, Answers]]:
+    """Ask a broker for what consumers read, and for the offsets of many times."""
+    client = Client(broker.bootstrap)
+    records = {level: client.consume_all(ALL_TOPICS, isolation=level) for level in LEVELS}
+    times = {record.timestamp for row in records[READ_UNCOMMITTED].values() for record in row}
+    chosen = [*sorted(times)[:: max(len(times) // SAMPLES, 1)], now_ms()]
+    ends: list[int | str] = ["earliest", "latest", "max_timestamp"]
+    moments = {time + step for time in chosen for step in (0, 1)} | {0, 2**62}
+    questions = [(level, time) for level in LEVELS for time in [*ends, *sorted(moments)]]
+    return records, {
+        (level, time): client.list_offsets(ALL_TOPICS, time, isolation=level)
+        for level, time in questions
+    }
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     directory = tmp_path_factory.mktemp("offsets")
-    broker = Broker(directory / "broker")
-    stopped(broker.data)
-    with broker:
-        client = Client(broker.bootstrap)
-        records = {level: client.consume_all(ALL_TOPICS, isolation=level) for level in LEVELS}
-        found = Asked(broker.data, records)
-        times = {record.timestamp for row in records[READ_UNCOMMITTED].values() for record in row}
-        chosen = [*sorted(times)[:: max(len(times) // SAMPLES, 1)], now_ms()]
-        ends: list[int | str] = ["earliest", "latest", "max_timestamp"]
-        moments = {time + step for time in chosen for step in (0, 1)} | {0, 2**62}
-        for level in LEVELS:
-            for time in [*ends, *sorted(moments)]:
-                found.answers[level, time] = client.list_offsets(ALL_TOPICS, time, isolation=level)
-        broker.stop()
-        return found
+    return Asked(stopped(directory / "stopped"), *told(stopped, "offsets", ask))
 
 
 def answer(log: PartitionLog, time: int | str, level: IsolationLevel) -> tuple[int, int] | None:

@@ -18,10 +18,11 @@ from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.services.views.files import GrowingFile
 from logfs.types import IsolationLevel, View
+from tests import cache
 from tests.kafka import ours, theirs, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, Client, RecordProducer
-from tests.kafka.written import with_topics, written
+from tests.kafka.written import answered, with_topics, written
 from tests.log.producing import rows_in, rows_of
 from tests.log.support import read_all
 from tests.mounting import now_ms
@@ -83,17 +84,23 @@ def write_and_kill(folder: Path) -> Path:
 def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What a broker left when it was killed, and when it was stopped afterwards."""
     directory = tmp_path_factory.mktemp("theirs")
-    broker = Broker(directory / "broker")
     killed = written("producers", write_and_kill, directory / "killed")
-    copy_directory(killed, broker.data)
-    with broker:
-        broker.stop()
-    without = broker.copy_data(directory / "without")
+
+    def recover(folder: Path) -> Path:
+        broker = Broker(folder)
+        copy_directory(killed, broker.data)
+        with broker:
+            broker.stop()
+        return broker.data
+
+    made_of = (cache.sums_of(killed),)
+    stopped = written("producers-stopped", recover, directory / "stopped", made_of)
+    without = copy_directory(stopped, directory / "without")
     for file in [*without.glob("*/*.snapshot"), *without.glob("*/*.txnindex")]:
         file.unlink()
     for file in [without / ".kafka_cleanshutdown", *without.glob("*-checkpoint")]:
         file.unlink()
-    return {"killed": killed, "stopped": broker.data, "without": without}
+    return {"killed": killed, "stopped": stopped, "without": without}
 
 
 def snapshots_in(partition: Path) -> dict[int, Rows]:
@@ -131,18 +138,25 @@ def test_what_a_broker_left_behind_is_known(left: dict[str, Path], topic: str) -
 
 @pytest.mark.parametrize("how", ["killed", "without", "stopped"])
 def test_each_recovers_the_same(left: dict[str, Path], how: str, tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "broker")
-    copy_directory(left[how], broker.data)
     mine = copy_directory(left[how], tmp_path / "mine")
-    with broker:
-        broker.stop()
-    assert "Corrupt" not in broker.log
+
+    def recover(folder: Path) -> dict[str, tuple[dict[int, Rows], dict[str, bytes]]]:
+        broker = Broker(folder)
+        copy_directory(left[how], broker.data)
+        with broker:
+            broker.stop()
+        assert "Corrupt" not in broker.log
+        return {topic: kept_in(broker.partition(topic)) for topic in TOPICS}
+
+    theirs = answered(f"producers-{how}", recover, cache.sums_of(mine))
     with ours.opened(mine):
         pass
-    for topic in TOPICS:
-        directory = f"{topic}-0"
-        assert snapshots_in(mine / directory) == snapshots_in(broker.data / directory)
-        assert txn_indexes_in(mine / directory) == txn_indexes_in(broker.data / directory)
+    assert {topic: kept_in(mine / f"{topic}-0") for topic in TOPICS} == theirs
+
+
+def kept_in(partition: Path) -> tuple[dict[int, Rows], dict[str, bytes]]:
+    """Return what is kept of producers and of aborted transactions."""
+    return snapshots_in(partition), txn_indexes_in(partition)
 
 
 # The other way round

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import cache
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client
 from tests.kafka.damages import DAMAGES, SWAPS, TAILS, UNNOTICED, copy_segments, logs
 from tests.kafka.theirs import SMALL, batches, numbered
-from tests.kafka.written import written
+from tests.kafka.written import answered, written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -95,19 +96,22 @@ def recovered(
 ) -> Recovered:
     directory = tmp_path_factory.mktemp(f"damaged-{request.param}")
     own = copy_directory(damaged, directory / "own")
-    broker = Broker(directory / "broker")
-    copy_directory(damaged, broker.data)
     if request.param == "stopped":
-        for data in (own, broker.data):
-            (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
-            for name in NAMES:
-                if name.removeprefix(DEEP) in TAILS:
-                    copy_segments(data / "none-0", data / f"{name}-0")
-    with broker:
-        client = Client(broker.bootstrap)
-        bounds = {name: (client.earliest(name), client.latest(name)) for name in NAMES}
-        broker.stop()
-    theirs = {n: State(*bounds[n], logs_of(broker.partition(n))) for n in NAMES}
+        (own / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
+        for name in NAMES:
+            if name.removeprefix(DEEP) in TAILS:
+                copy_segments(own / "none-0", own / f"{name}-0")
+
+    def recover(folder: Path) -> dict[str, State]:
+        broker = Broker(folder)
+        copy_directory(own, broker.data)
+        with broker:
+            client = Client(broker.bootstrap)
+            bounds = {name: (client.earliest(name), client.latest(name)) for name in NAMES}
+            broker.stop()
+        return {n: State(*bounds[n], logs_of(broker.partition(n))) for n in NAMES}
+
+    theirs = answered(f"recovered-{request.param}", recover, cache.sums_of(own))
     with ours.opened(own) as store:
         bounds = {
             name: (log.log_start_offset, log.log_end_offset)

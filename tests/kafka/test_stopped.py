@@ -4,7 +4,8 @@ Every state is put into its own topic, so that one start of the broker opens the
 consumers then read has to be what logfs itself would show.
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.theirs import COMPACT
-from tests.kafka.written import with_topics
+from tests.kafka.written import answered, with_topics
 from tests.log.compaction import CompactedLog, filled, records
 from tests.log.support import DIRECTORY, contents, log_name
 
@@ -110,10 +111,26 @@ def distinct(log: CompactedLog, found: list[tuple[FakeDisk, bool]]) -> list[Stat
 
 
 @pytest.fixture(scope="module", params=[compaction, recovery], ids=lambda make: make.__name__)
-def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[State]:
+def states(request: pytest.FixtureRequest) -> list[State]:
     states = distinct(*request.param())
+    found = answered("stopped", lambda folder: consumed(folder, states), *parts(states))
+    for state, records_ in zip(states, found, strict=True):
+        state.consumed = records_
+    return states
+
+
+def parts(states: list[State]) -> Iterator[str]:
+    """Yield all that decides what a broker makes of them."""
+    for state in states:
+        yield str(state.recovery_point)
+        for name, data in sorted(state.files.items()):
+            yield f"{name} {hashlib.sha256(data).hexdigest()}"
+
+
+def consumed(folder: Path, states: list[State]) -> list[list[Record]]:
+    """Return what consumers of a broker read that opens them all."""
     names = [f"state-{number}" for number in range(len(states))]
-    broker = Broker(tmp_path_factory.mktemp("stopped"))
+    broker = Broker(folder)
     config = {**COMPACT, "segment.index.bytes": "4096"}
     with_topics(dict.fromkeys(names, config), broker.data)
     (broker.data / ".kafka_cleanshutdown").unlink()
@@ -126,9 +143,7 @@ def states(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with broker:
         assert "stray" not in broker.log
         found = Client(broker.bootstrap).consume_all(names)
-        for name, state in zip(names, states, strict=True):
-            state.consumed = found[name]
-    return states
+    return [found[name] for name in names]
 
 
 def put(files: dict[str, bytes], partition: Path) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import TIME_MS, TOPICS
-from tests.kafka.written import killed
+from tests.kafka.written import killed, stopped, told
 from tests.log.verifying import check
 from tests.mounting import Mount
 from tests.spark import reading as spark
@@ -67,7 +67,7 @@ class Written:
     seen: dict[str, Seen]
 
 
-def look(broker: Broker, ended: str) -> Written:
+def look(broker: Broker) -> dict[str, Seen]:
     client = Client(broker.bootstrap)
     records = {level: client.consume_all(TOPICS, isolation=level) for level in LEVELS}
     seen = {
@@ -85,23 +85,22 @@ def look(broker: Broker, ended: str) -> Written:
         times = {t + delta for t in (*some, TIME_MS + 10**10) for delta in (-1, 0, 1)}
         for level in LEVELS:
             each.times[level] = {t: client.offset_for_time(name, t, isolation=level) for t in times}
-    return Written(broker.data, ended, seen)
+    return seen
 
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Written]]:
     """The directory while the broker runs, after kill -9 and after a clean stop."""
     directory = tmp_path_factory.mktemp("theirs")
+    seen = told(killed, "seen", look)
     broker = Broker(directory / "broker")
-    killed(broker.data)
+    stopped(broker.data)
     with broker:
-        after_kill = look(broker, "killed")
-        after_kill.data = killed(directory / "killed")
-        broker.stop()
-        data = broker.copy_data(directory / "stopped")
-        after_stop = replace(after_kill, data=data, ended="stopped")
-        broker.start()
-        yield {"killed": after_kill, "stopped": after_stop, "live": look(broker, "live")}
+        yield {
+            "killed": Written(killed(directory / "killed"), "killed", seen),
+            "stopped": Written(stopped(directory / "stopped"), "stopped", seen),
+            "live": Written(broker.data, "live", look(broker)),
+        }
 
 
 @pytest.fixture(params=["killed", "stopped", "live"])

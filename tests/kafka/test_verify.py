@@ -13,7 +13,7 @@ from tests.log.verifying import check
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SECONDS = 8
+SECONDS = 3
 
 
 def test_beside_a_broker_that_writes(tmp_path: Path) -> None:

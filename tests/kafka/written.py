@@ -1,6 +1,7 @@
-"""Directories that brokers wrote: made twice a day, and kept between sessions, see ``tests.cache``.
+"""What brokers wrote and answered: made once a day, and kept between sessions, see ``tests.cache``.
 
     written("killed", write_and_kill, tmp_path / "data")     a copy of it, for this test alone
+    answered("offsets", ask, "what decides it")              what a broker said about the same bytes
 
 ``killed`` and ``stopped`` have all that ``theirs`` writes, and more. They are not kept for longer,
 because a broker forgets a producer after a day. A transaction that was left open stays so for
@@ -8,11 +9,13 @@ weeks.
 """
 
 import functools
+import pickle
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import confluent_kafka
 from confluent_kafka import Consumer
@@ -33,10 +36,12 @@ from tests.kafka.theirs import (
 )
 from tests.mounting import PATIENCE_S
 
+_T = TypeVar("_T")
 HERE = Path(__file__).parent
 EMPTIED = "compacted-idempotent"
 """Its first segment keeps a batch without records, with the largest timestamp of all."""
-_HALF_A_DAY_S = 43_200
+_KEPT_S = 72_000
+"""20 hours: what is used at their end is less than a day old when the session ends."""
 
 
 def written(
@@ -50,40 +55,55 @@ def written(
         to: Where the copy is to be, a path that does not exist.
         made_of: What decides what is written, besides ``write`` and the modules of this folder.
     """
+    return _copy(_entry(name, write, *made_of), to)
+
+
+def answered(name: str, ask: Callable[[Path], _T], *made_of: str | Path) -> _T:
+    """Return what a broker, or a tool of it, has answered; it is asked once for the same question.
+
+    Args:
+        name: The name of the question.
+        ask: Gets an empty folder, and asks.
+        made_of: What decides the answer, besides ``ask`` and the modules of this folder: a checksum
+            of the directory that a broker serves, say.
+    """
 
     def make(entry: Path) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            data = write(Path(folder))
-            _tar("-czSf", entry / "data.tar.gz", "-C", data, ".")
+            (entry / "answer").write_bytes(pickle.dumps(ask(Path(folder))))
 
-    modules = [path for path in sorted(HERE.glob("*.py")) if not path.name.startswith("test_")]
-    found = cache.kept(
-        f"broker-{name}",
-        [
-            *modules,
-            Path(write.__code__.co_filename),
-            jars.POM,
-            jars.version(),
-            confluent_kafka.__version__,
-            _half_day(),
-            *made_of,
-        ],
-        make,
-    )
-    assert not to.exists(), to
-    to.mkdir(parents=True)
-    _tar("-xzSf", found / "data.tar.gz", "-C", to)
-    return to
+    found = cache.kept(f"answer-{name}", [*_made_of(ask), *made_of], make)
+    answer: _T = pickle.loads((found / "answer").read_bytes())
+    return answer
 
 
 def killed(to: Path) -> Path:
     """Return a copy of what a broker left that was killed after it had written everything."""
-    return written("killed", _write_everything, to)
+    return _copy(_killed_entry(), to)
 
 
 def stopped(to: Path) -> Path:
     """Return a copy of the same after a broker has recovered it and was stopped."""
-    return written("stopped", _recover, to)
+    return _copy(_stopped_entry(), to)
+
+
+def told(directory: Callable[[Path], Path], name: str, ask: Callable[[Broker], _T]) -> _T:
+    """Return what a broker has answered on ``killed`` or ``stopped``; it is asked once, see above.
+
+    Args:
+        directory: Which of them.
+        name: The name of the question.
+        ask: Gets the broker, which runs.
+    """
+
+    def start_and_ask(folder: Path) -> _T:
+        broker = Broker(folder)
+        directory(broker.data)
+        with broker:
+            return ask(broker)
+
+    entry = _killed_entry() if directory is killed else _stopped_entry()
+    return answered(name, start_and_ask, Path(ask.__code__.co_filename), _sums_of(entry))
 
 
 def with_topics(configs: Mapping[str, Mapping[str, str]], to: Path) -> Path:
@@ -98,10 +118,47 @@ def with_topics(configs: Mapping[str, Mapping[str, str]], to: Path) -> Path:
     return written("topics", create, to, (repr(configs),))
 
 
+def _killed_entry() -> Path:
+    return _entry("killed", _write_everything)
+
+
+def _stopped_entry() -> Path:
+    return _entry("stopped", _recover, _sums_of(_killed_entry()))
+
+
+def _sums_of(entry: Path) -> str:
+    return (entry / cache.SUMS).read_text()
+
+
+def _copy(entry: Path, to: Path) -> Path:
+    assert not to.exists(), to
+    to.mkdir(parents=True)
+    _tar("-xzSf", entry / "data.tar.gz", "-C", to)
+    return to
+
+
+def _entry(name: str, write: Callable[[Path], Path], *made_of: str | Path) -> Path:
+    """Return where a directory is kept that a broker has written."""
+
+    def make(entry: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            data = write(Path(folder))
+            _tar("-czSf", entry / "data.tar.gz", "-C", data, ".")
+
+    return cache.kept(f"broker-{name}", [*_made_of(write), *made_of], make)
+
+
+def _made_of(function: Callable[[Path], object]) -> list[str | Path]:
+    """Return what decides all that brokers are made to do by a function."""
+    modules = [path for path in sorted(HERE.glob("*.py")) if not path.name.startswith("test_")]
+    own = Path(function.__code__.co_filename)
+    return [*modules, own, jars.POM, jars.version(), confluent_kafka.__version__, _since()]
+
+
 @functools.cache
-def _half_day() -> str:
-    """Return when this is: the same for as long as this process runs."""
-    return str(time.time() // _HALF_A_DAY_S)
+def _since() -> str:
+    """Return since when what is made is kept: the same for as long as this process runs."""
+    return cache.since("brokers", _KEPT_S)
 
 
 def _tar(*arguments: str | Path) -> None:
