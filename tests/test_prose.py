@@ -15,6 +15,7 @@ from tests.prose import (
     LONGEST_SENTENCE,
     ROOT,
     RULES,
+    TRIGGER,
     Finding,
     Text,
     findings_in,
@@ -109,6 +110,7 @@ def test_every_rule_has_a_planted_mistake() -> None:
 @pytest.mark.parametrize("rule", PLANTED)
 def test_a_planted_mistake_is_found(rule: str) -> None:
     assert rules_of(PLANTED[rule]) == [rule]
+    assert TRIGGER.search(PLANTED[rule])
 
 
 @pytest.mark.parametrize(
