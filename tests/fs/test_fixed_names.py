@@ -28,7 +28,7 @@ from tests.semantics.programs import append_all, configure
 
 pytestmark = pytest.mark.fuse
 
-SECONDS = 4.0
+SECONDS = 2.0
 READERS = 3
 KEYS = 50
 LINE_BYTES = 100

@@ -44,6 +44,8 @@ _NOW_MS = 1_700_000_000_000
 SEEDS = ("logfs", "kafka", "compacted", "legacy", "killed")
 _MOUNTED_SHARE = 0.05
 _LIMIT_BYTES = 16 << 20
+_IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where a case is, if that can be: on a disk most of the time is that of its syncs."""
 _BUG = ("a bug in logfs", "Traceback", "runtime error", "AddressSanitizer")
 COMMANDS = (
     *(("verify", "DATA"), ("status", "DATA"), ("status", "-p", "--json", "DATA"), ("du", "DATA")),
@@ -94,7 +96,7 @@ def check(case: bytes) -> None:
     """Make the directory of a case and use it in every way."""
     wanted = json.loads(case)
     limit_decompressed(_LIMIT_BYTES)
-    with tempfile.TemporaryDirectory(prefix="logfs-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="logfs-fuzz-", dir=_IN_MEMORY) as folder:
         data = Path(folder) / "data"
         shutil.copytree(_seed(wanted["seed"]), data)
         for name, text in wanted["edits"]:

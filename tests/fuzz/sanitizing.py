@@ -119,7 +119,9 @@ def environment() -> dict[str, str]:
         # Python's own allocator would hide what lies after an object.
         "PYTHONMALLOC": "malloc",
         "LOGFS_SANITIZED": str(BUILT),
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
+        # Where memory was allocated is told by its last callers alone: Python allocates very often.
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=1"
+        ":malloc_context_size=4",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 

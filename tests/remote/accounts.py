@@ -174,7 +174,7 @@ def _credentials_file(directory: Path, _: Platform) -> Source:
     path = directory / ".aws" / "credentials"
     variables = _home(directory, {})
     words = f"the profile default in {path}"
-    return Source(variables, lambda key: path.write_text(_rows("default", key)), words)
+    return Source(variables, lambda key: _replace(path, _rows("default", key)), words)
 
 
 def _named_file(directory: Path, _: Platform) -> Source:
@@ -182,7 +182,7 @@ def _named_file(directory: Path, _: Platform) -> Source:
     variables = {"AWS_SHARED_CREDENTIALS_FILE": str(path), "AWS_PROFILE": PROFILE}
     words = f"the profile {PROFILE} in {path}"
     return Source(
-        _home(directory, variables), lambda key: path.write_text(_rows(PROFILE, key)), words
+        _home(directory, variables), lambda key: _replace(path, _rows(PROFILE, key)), words
     )
 
 
@@ -190,7 +190,7 @@ def _config_file(directory: Path, _: Platform) -> Source:
     path = directory / ".aws" / "config"
     variables = _home(directory, {"AWS_PROFILE": PROFILE})
     words = f"the profile {PROFILE} in {path}"
-    return Source(variables, lambda key: path.write_text(_rows(f"profile {PROFILE}", key)), words)
+    return Source(variables, lambda key: _replace(path, _rows(f"profile {PROFILE}", key)), words)
 
 
 def _process(directory: Path, _: Platform) -> Source:
@@ -200,9 +200,16 @@ def _process(directory: Path, _: Platform) -> Source:
 
     def give(key: Key | None) -> None:
         names = {} if key is None else {"AccessKeyId": key.access, "SecretAccessKey": key.secret}
-        output.write_text(json.dumps({"Version": 1, **names}))
+        _replace(output, json.dumps({"Version": 1, **names}))
 
     return Source(variables, give, "the credential_process of the profile default")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that other processes read at any moment: they find all of it, old or new."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
 
 
 def _container(directory: Path, platform: Platform) -> Source:

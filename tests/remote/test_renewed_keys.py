@@ -26,9 +26,18 @@ NO_KEYS = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESS
 RENEWED = ("credentials", "process", "machine")
 
 
-@pytest.fixture(params=RENEWED)
+def usually(name: str) -> pytest.MarkDecorator:
+    """Return the sources of a test: this one, and with ``make test-long`` each of them.
+
+    That a key is found and renewed in each of them is what ``test_credentials`` tests.
+    """
+    sources = [pytest.param(one, marks=[pytest.mark.long] * (one != name)) for one in RENEWED]
+    return pytest.mark.parametrize("source", sources, indirect=True)
+
+
+@pytest.fixture
 def source(request: pytest.FixtureRequest, tmp_path: Path, platform: Platform) -> Source:
-    """Some of the sources in turn."""
+    """A source of keys, by its name."""
     (tmp_path / "home").mkdir()
     return SOURCES[request.param](tmp_path / "home", platform)
 
@@ -48,6 +57,7 @@ def mounted_bucket(tmp_path: Path, bucket: Bucket, source: Source) -> Mount:
     return Mount(tmp_path / "none", tmp_path / "b", "ro", variables=variables, url=bucket.url)
 
 
+@usually("credentials")
 def test_a_daemon_copies_and_reads_with_renewed_keys(
     tmp_path: Path, accounts: Accounts, source: Source
 ) -> None:
@@ -72,6 +82,7 @@ def test_a_daemon_copies_and_reads_with_renewed_keys(
         check_no_key_is_shown(mount, keys)
 
 
+@usually("machine")
 def test_a_daemon_whose_key_has_expired_waits_for_another(
     tmp_path: Path, accounts: Accounts, source: Source
 ) -> None:
@@ -99,6 +110,7 @@ def test_a_daemon_whose_key_has_expired_waits_for_another(
         check_no_key_is_shown(mount, keys)
 
 
+@usually("process")
 def test_a_bucket_is_read_with_renewed_keys(
     tmp_path: Path, accounts: Accounts, source: Source
 ) -> None:

@@ -16,17 +16,19 @@ from tests.restarts.programs import check_lines, start_writers
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
-DEATHS = 2 * STEPS
+DEATHS = [
+    pytest.param(STEPS, id="once"),
+    pytest.param(6 * STEPS, id="six-times", marks=pytest.mark.long),
+]
+"""At each step, in requests that come later and later."""
 _MAKES = (
     "import os, sys\nfor n in range(%d):\n    os.mkdir(f'{sys.argv[1]}/n{n}')\n"
     "    n %% 3 or os.rmdir(f'{sys.argv[1]}/n{n}')\n"
 )
-MADE = 100
-"""More than are made until the last daemon has died."""
 
 
 def defects_of_writes(
-    directory: Path, *, notes: bool, resends: bool = True, deaths: int = DEATHS
+    directory: Path, *, notes: bool, deaths: int, resends: bool = True
 ) -> list[str]:
     """Write while daemons die; return the errors of programs, and what is wrong in the logs."""
     died, stop = directory / "deaths", directory / "stop"
@@ -47,46 +49,54 @@ def defects_of_writes(
     return defects
 
 
-def defects_of_changes(directory: Path, *, notes: bool) -> list[str]:
+def defects_of_changes(directory: Path, *, notes: bool, deaths: int) -> list[str]:
     """Make and remove topics while daemons die; return the errors, and the topics if wrong."""
     died = directory / "deaths"
-    changes = dies_in_changes(died, DEATHS, notes=notes)
+    made = 12 * deaths  # more than are made until the last daemon has died
+    changes = dies_in_changes(died, deaths, notes=notes)
     with HeldMount(directory, changes=changes) as held:
-        command = [sys.executable, "-c", _MAKES % MADE, str(held.point)]
+        command = [sys.executable, "-c", _MAKES % made, str(held.point)]
         result = subprocess.run(command, check=False, capture_output=True, timeout=5 * PATIENCE_S)
         if result.returncode:
             return [result.stderr.decode()]
-        assert died.stat().st_size == DEATHS
+        assert died.stat().st_size == deaths
         found = sorted(os.listdir(held.point))
-    return [] if found == sorted(f"n{n}" for n in range(MADE) if n % 3) else found
+    return [] if found == sorted(f"n{n}" for n in range(made) if n % 3) else found
 
 
 @pytest.mark.parametrize("resends", [True, False], ids=["resend", "no-resend"])
-def test_daemons_that_die_at_each_step_of_a_write(tmp_path: Path, resends: bool) -> None:
-    assert defects_of_writes(tmp_path, notes=True, resends=resends) == []
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_daemons_that_die_at_each_step_of_a_write(
+    tmp_path: Path, resends: bool, deaths: int
+) -> None:
+    assert defects_of_writes(tmp_path, notes=True, resends=resends, deaths=deaths) == []
 
 
 def test_without_notes_lines_are_written_twice(tmp_path: Path) -> None:
     assert defects_of_writes(tmp_path, notes=False, deaths=STEPS) != []
 
 
-def test_daemons_that_die_at_each_step_of_an_append_by_a_client(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_daemons_that_die_at_each_step_of_an_append_by_a_client(
+    tmp_path: Path, deaths: int
+) -> None:
     died = tmp_path / "deaths"
-    lines = [b"line %d\n" % number for number in range(6 * STEPS)]
-    with HeldMount(tmp_path, changes=dies_in_requests(died, DEATHS)) as held:
+    lines = [b"line %d\n" % number for number in range(6 * deaths)]
+    with HeldMount(tmp_path, changes=dies_in_requests(died, deaths)) as held:
         (held.point / "t").mkdir()
         with Daemon.connect(str(held.data)) as daemon:  # type: ignore[union-attr]
             for line in lines:
                 appended = daemon.append_lines(LineTarget("t", 0), line)
                 assert appended.accepted == len(line)
-        assert died.stat().st_size == DEATHS
+        assert died.stat().st_size == deaths
         assert (held.point / "t/0").read_bytes() == b"".join(lines)
 
 
-def test_daemons_that_die_at_each_step_of_mkdir(tmp_path: Path) -> None:
-    assert defects_of_changes(tmp_path, notes=True) == []
+@pytest.mark.parametrize("deaths", DEATHS)
+def test_daemons_that_die_at_each_step_of_mkdir(tmp_path: Path, deaths: int) -> None:
+    assert defects_of_changes(tmp_path, notes=True, deaths=deaths) == []
 
 
 def test_without_notes_mkdir_finds_what_it_has_made(tmp_path: Path) -> None:
-    (defect,) = defects_of_changes(tmp_path, notes=False)
+    (defect,) = defects_of_changes(tmp_path, notes=False, deaths=STEPS)
     assert "FileExistsError" in defect or "FileNotFoundError" in defect

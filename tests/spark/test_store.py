@@ -1,4 +1,7 @@
-"""Spark reads the logs of an object store, on executors that share nothing but the store."""
+"""Spark reads the logs of an object store.
+
+With ``make test-long`` on executors, too, that share nothing but the store.
+"""
 
 import json
 import subprocess
@@ -42,10 +45,9 @@ def test_a_moment_is_found_with_three_requests_after_a_listing() -> None:
 
 
 def read_by_spark(
-    url: str, names: list[str], variables: Mapping[str, str], directory: Path
+    master: str, url: str, names: list[str], variables: Mapping[str, str], directory: Path
 ) -> dict[str, Any]:
-    """Return what executors have read."""
-    master = "local-cluster[1,2,1024]"
+    """Return what Spark's processes have read."""
     result = subprocess.run(
         [sys.executable, "-m", "tests.spark.from_store", master, url, *names],
         cwd=directory,
@@ -65,10 +67,14 @@ def read_by_spark(
     return found
 
 
+MASTERS = ["local[2]", pytest.param("local-cluster[1,2,1024]", marks=pytest.mark.long)]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.parametrize("master", MASTERS)
 def test_executors_read_a_store_while_their_key_is_renewed_again_and_again(
-    accounts: Accounts, tmp_path: Path, platform: Platform
+    accounts: Accounts, tmp_path: Path, platform: Platform, master: str
 ) -> None:
     bucket, stored = accounts.bucket(), make_stored(tmp_path / "stored")
     store = bucket.open()
@@ -85,7 +91,7 @@ def test_executors_read_a_store_while_their_key_is_renewed_again_and_again(
 
     def renew() -> None:
         old = key
-        while not ends.wait(0.2):
+        while not ends.wait(0.5):
             new = accounts.add()
             source.give(new)
             accounts.remove(old)
@@ -97,7 +103,7 @@ def test_executors_read_a_store_while_their_key_is_renewed_again_and_again(
     renewing.start()
     try:
         variables |= {"AWS_ACCESS_KEY_ID": "", "AWS_ENDPOINT_URL": bucket.endpoint}
-        found = read_by_spark(bucket.url, names, variables, tmp_path)
+        found = read_by_spark(master, bucket.url, names, variables, tmp_path)
     finally:
         ends.set()
         renewing.join()

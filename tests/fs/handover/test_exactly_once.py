@@ -11,7 +11,8 @@ from tests.fakestate import Stopped
 from tests.fs.handover.killed import Mount
 from tests.long import Limits
 
-SCHEDULES = 300
+SCHEDULES = 100
+"""``make test-long`` has thousands."""
 LOGS = pytest.mark.allow_log("is offline", "are no whole batch", "could not be loaded")
 VIEWS = (View.TEXT, View.TEXT, View.TSV, View.JSONL)
 

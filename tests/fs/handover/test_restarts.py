@@ -17,7 +17,7 @@ from tests.restarts.held import HeldMount
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 WRITER = """
-import os, random, sys
+import os, random, sys, time
 path, name, stop = sys.argv[1:]
 chance = random.Random(name)
 file = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -31,6 +31,7 @@ while rest or not os.path.exists(stop):
     size = chance.randint(1, len(rest))
     written = os.write(file, rest[:size])
     rest = rest[written:]
+    time.sleep(0.002 * chance.random())  # as a program does something else meanwhile
 os.close(file)
 print(count)
 """
