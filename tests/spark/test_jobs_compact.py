@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ import pytest
 
 from logfs.records.record import Record
 from tests.cli.conftest import Call, command, environment
+from tests.dying import dying_variables
+from tests.kafka.jars import SMALL
 from tests.mounting import Mount
 from tests.spark.logs import START_MS, Logs
 
@@ -111,13 +112,15 @@ def test_a_job_that_is_killed_continues_with_the_next_one(
     ours, theirs = tmp_path / "store", tmp_path / "theirs"
     fill(ours)
     shutil.copytree(ours, theirs)
-    process = subprocess.Popen(
-        command("compact", ours / "prices" / "0", "--master", "local[1]"), env=environment()
+    died = tmp_path / "died"
+    dying = dying_variables(tmp_path / "path", died, suffix=".log.cleaned", at=1)
+    done = subprocess.run(
+        command("compact", ours / "prices" / "0", "--master", "local[1]"),
+        env={**environment(), **dying, "JDK_JAVA_OPTIONS": " ".join(SMALL)},
+        check=False,
     )
-    while process.poll() is None and not list(ours.glob("prices-0/*.cleaned")):
-        time.sleep(0.0005)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
+    assert (done.returncode, died.exists()) == (-signal.SIGKILL, True)
+    assert list(ours.glob("prices-0/*.cleaned"))
     assert logfs("cat", ours / "prices" / "0.jsonl").status == 0
     assert logfs("compact", ours / "prices" / "0", "--spark").status == 0
     assert logfs("compact", theirs / "prices" / "0").status == 0
