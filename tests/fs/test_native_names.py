@@ -24,7 +24,7 @@ EXPIRED_S = 1.05
 """After this time the kernel looks a name up again."""
 TOPICS = ("a", "b", "c", "d")
 FILES = ("0", "0.tsv", "1")
-ROUNDS = 6
+ROUNDS = 4
 
 
 def native_lookups(data: Path) -> int:

@@ -45,7 +45,7 @@ def end_daemons(mount: HeldMount, times: int, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_writers_lose_no_line_and_write_none_twice(
     held: HeldMount, tmp_path: Path, seed: int, kills: int
 ) -> None:

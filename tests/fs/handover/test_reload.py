@@ -67,7 +67,7 @@ def test_a_writer_sees_only_a_pause(tmp_path: Path) -> None:
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            for _ in range(5):
+            for _ in range(3):
                 assert not run(*COMMAND, "reload", mount.point).returncode
         finally:
             stop.set()

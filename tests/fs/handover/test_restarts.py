@@ -62,7 +62,7 @@ def test_each_line_is_written_once_over_kills_and_restarts(tmp_path: Path, resen
         with followed.open("wb") as output:
             reader = subprocess.Popen(["cat", topic / "0@byte=0.follow"], stdout=output)
         try:
-            for number in (signal.SIGKILL, signal.SIGUSR2, *[signal.SIGKILL] * 5):
+            for number in (signal.SIGKILL, signal.SIGUSR2, *[signal.SIGKILL] * 2):
                 mount.end_daemon(number)
                 time.sleep(chance.random() / 5)
         finally:
