@@ -20,7 +20,7 @@ RERUNS := --reruns 1 --max-suite-reruns 2 --rerun-show-tracebacks --rerun-except
 	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
 # Processes that run the tests, more than two processors: many wait for a disk, a clock or a broker.
 # 0: all in this one.
-PROCESSES := 3
+PROCESSES := 4
 # How long test-long runs: stops of the model, kills of daemons, minutes for all of it (no limit if
 # empty), and the first seed of the model's schedules; each day has others.
 STOPS := 10000
