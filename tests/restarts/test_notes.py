@@ -20,7 +20,8 @@ DEATHS = [
     pytest.param(STEPS, id="once"),
     pytest.param(6 * STEPS, id="six-times", marks=pytest.mark.long),
 ]
-"""At each step, in requests that come later and later."""
+"""At each step once, as proof through the kernel: ``tests/simulation/daemon`` kills at every step.
+With ``make test-long`` again and again, in requests that come later and later."""
 _MAKES = (
     "import os, sys\nfor n in range(%d):\n    os.mkdir(f'{sys.argv[1]}/n{n}')\n"
     "    n %% 3 or os.rmdir(f'{sys.argv[1]}/n{n}')\n"

@@ -21,6 +21,8 @@ from tests.restarts.held import HeldMount
 from tests.restarts.programs import check_lines, start_writers
 
 pytestmark = pytest.mark.fuse
+SEEDS = [1, pytest.param(2, marks=pytest.mark.long)]
+"""Of the moments: others where kills are hundreds anyway."""
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def end_daemons(mount: HeldMount, times: int, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_writers_lose_no_line_and_write_none_twice(
     held: HeldMount, tmp_path: Path, seed: int, kills: int
 ) -> None:
