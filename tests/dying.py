@@ -31,7 +31,7 @@ def die_while_writing(
     Args:
         die: Called once or more.
         is_behind: After it.
-        suffix: Of the files whose writes are numbered.
+        suffix: The end of the names of files whose writes are numbered.
         at: The number of the write.
     """
     pwrite, seen = PosixFile.pwrite, 0

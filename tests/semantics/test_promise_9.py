@@ -22,7 +22,7 @@ from tests.restarts.programs import check_lines, start_writers
 
 pytestmark = pytest.mark.fuse
 SEEDS = [1, pytest.param(2, marks=pytest.mark.long)]
-"""Of the moments: others where kills are hundreds anyway."""
+"""Other moments only where kills are hundreds anyway."""
 
 
 @pytest.fixture

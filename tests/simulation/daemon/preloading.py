@@ -59,5 +59,6 @@ def run_preloaded(module: str, arguments: list[str]) -> None:
     """Replace this process by one with the library, unless it has it."""
     library = str(compiled("simulation.so", "-shared", "-fPIC", "-O2", _SOURCE, "-ldl"))
     if os.environ.get(_VARIABLE) != library:
-        variables = {**os.environ, _VARIABLE: library}
+        # A compiled module would be written under a name that has an address in memory.
+        variables = {**os.environ, _VARIABLE: library, "PYTHONDONTWRITEBYTECODE": "1"}
         os.execve(sys.executable, [sys.executable, "-m", module, *arguments], variables)
