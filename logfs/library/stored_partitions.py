@@ -172,6 +172,7 @@ class Directories:
         seen = {}
         starts, watermarks = {}, {}
         for each in self._roots:
+            each.ends.look()
             starts[each] = each.starts()
             watermarks[each] = each.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT)
         for one in wanted:

@@ -332,6 +332,7 @@ def test_a_query_plans_no_record_that_a_recovery_would_not_keep() -> None:
 
     def planned() -> int:
         ends = RecoveredEnds(bench.disk, lambda _: bench.open(read_only=True))
+        ends.look()
         return stored(bench.disk, Bounds(recovered_end=ends.of(TP))).latest(EVERYTHING, NOW_MS)
 
     assert planned() == 3

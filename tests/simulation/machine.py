@@ -249,6 +249,7 @@ class Machine:
         disk = self.whole_disk()
         log = StoredLog(disk, FollowedSegments(disk, 16), T)
         ends = RecoveredEnds(disk, lambda _: self.open_read_only())
+        ends.look()
         try:
             log.refresh(self.now_ms, Bounds(recovered_end=ends.of(T)))
         except NoSuchPartitionError:

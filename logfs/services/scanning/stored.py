@@ -161,14 +161,20 @@ class RecoveredEnds:
         self._disk = disk
         self._open_store = open_store
         self._known: dict[TopicPartition, tuple[FileStat, int | None]] = {}
+        self._is_unowned = False
+
+    def look(self) -> None:
+        """Look whether a process owns the directory, or has stopped cleanly; before ``of``."""
+        disk = self._disk
+        is_owned = bucket_of(disk) or disk.is_locked(LOCK_FILE) or disk.exists(CLEAN_SHUTDOWN)
+        self._is_unowned = not is_owned
 
     def of(self, one: TopicPartition) -> int | None:
         """Return the offset after the last record that recovery keeps; None: that of the files."""
-        disk = self._disk
-        if bucket_of(disk) or disk.is_locked(LOCK_FILE) or disk.exists(CLEAN_SHUTDOWN):
+        if not self._is_unowned:
             return None
         try:
-            found = disk.stat(f"{one.directory}/{SEGMENT_TABLE}")
+            found = self._disk.stat(f"{one.directory}/{SEGMENT_TABLE}")
         except FileNotFoundError:
             return None  # it is not logfs's own, or just being made
         known = self._known.get(one)
