@@ -160,6 +160,7 @@ TOPIC_ROWS = [
     boolean("remote.log.delete.on.disable", "false"),
     whole("local.retention.ms", "long", -2, -2, "log.local.retention.ms"),
     whole("local.retention.bytes", "long", -2, -2, "log.local.retention.bytes"),
+    boolean("logfs.remote.freshness", "true", "logfs.remote.freshness"),
     Row(
         "logfs.sealed.compression.type",
         "string",
