@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from logfs.log.host import Host
 from logfs.log.remote.head import WritingDirectory
 from logfs.services.journaling.assembly import read_journal
-from logfs.services.journaling.healing import compare, heal
+from logfs.services.journaling.healing import compare, heal, may_have_lost
 from logfs.services.journaling.promotion import Promoted, Promotion
 from logfs.services.journaling.root import begin_epoch, read_root
 from logfs.services.journaling.writing import RemoteJournal
@@ -60,6 +61,7 @@ class JournalBench(TieredBench):
         """Cut the power; the next start takes from the journal what the disk has lost."""
         self.disk.crash(seed)
         self.new_boot()
+        assert may_have_lost(self.disk, Host(self.boot, self._new_id))
         found = read_root(self.objects)
         assert found is not None
         size = heal(read_journal(self.objects, found[0]), self.disk)

@@ -12,8 +12,10 @@ from logfs.errors import (
     UnsupportedFormatError,
 )
 from logfs.log.checkpoints import EpochEntry
+from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.segments.snapshot import LogPoint
+from logfs.services.journaling.healing import may_have_lost
 from logfs.services.journaling.kept import FENCE_MS, MOST_KEPT
 from logfs.services.journaling.objects import (
     ROOT,
@@ -300,6 +302,13 @@ def test_a_power_cut_loses_nothing_that_was_sent(is_large: bool) -> None:
         bench.send()
         assert text_of(bench.promoted()[0].log) == text
     assert healed
+
+
+def test_a_start_after_a_kill_asks_no_store_for_records() -> None:
+    bench = JournalBench(LONG)
+    bench.write(b"one", b"two")
+    bench.disk.kill()
+    assert not may_have_lost(bench.disk, Host(bench.boot, lambda: bytes(16)))
 
 
 def test_records_of_the_log_replace_others_that_the_journal_has() -> None:

@@ -244,7 +244,7 @@ def _open(
         kept = None if cache is None else cache.disk
         return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())
     if resumed is None:  # else the machine has run all the time
-        heal_from_journal(disk, host.boot_id, host.new_id)
+        heal_from_journal(disk, host)
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
     while True:
         try:

@@ -15,6 +15,7 @@ from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.vfs import Disk
 from logfs.errors import FencedError, LockedError, LogfsError, RemoteStorageError, text_of
 from logfs.fs.threads import run_in_thread
+from logfs.log.host import Host
 from logfs.log.names import LOCK_FILE
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.directory import own_directory, read_remote_config
@@ -23,7 +24,7 @@ from logfs.log.store import was_clean
 from logfs.machine.host import Clock, machine_id
 from logfs.services.following.store import AnyStore
 from logfs.services.journaling.assembly import read_journal
-from logfs.services.journaling.healing import compare, heal
+from logfs.services.journaling.healing import compare, heal, may_have_lost
 from logfs.services.journaling.root import begin_epoch, read_root
 from logfs.services.journaling.writing import RemoteJournal, is_journaled
 from logfs.services.tiering.ownership import OwnedVersions
@@ -142,11 +143,11 @@ class Journaling:
             logger.warning("nothing is sent to the journal: %s", text_of(error))
 
 
-def heal_from_journal(disk: Disk, boot_id: str, new_id: Callable[[], bytes]) -> None:
+def heal_from_journal(disk: Disk, host: Host) -> None:
     """Write into a data directory what it has lost in a power cut and its journal has.
 
-    It is called before the logs are loaded. A store that does not answer delays the start for
-    ``read.timeout.ms``; then the logs begin without these records.
+    It is called before the logs are loaded. After a power cut a store that does not answer delays
+    the start for ``read.timeout.ms``; then the logs begin without these records.
     """
     catalog = catalog_of(disk)
     config = None if catalog is None else read_remote_config(catalog.local)
@@ -157,8 +158,10 @@ def heal_from_journal(disk: Disk, boot_id: str, new_id: Callable[[], bytes]) -> 
     except LockedError:
         return  # it is told when the logs are loaded
     try:
-        own = own_directory(catalog.local, new_id, machine_id())
-        if own.is_copy or was_clean(disk, boot_id):
+        if was_clean(disk, host.boot_id) or not may_have_lost(catalog.local, host):
+            return
+        own = own_directory(catalog.local, host.new_id, machine_id())
+        if own.is_copy:
             return
         root = read_root(catalog.store())
         if root is not None and root[0].writer.directory_id == own.directory_id:

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 
 from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk
-from logfs.errors import CorruptRecordError
+from logfs.errors import CorruptRecordError, LogfsError
 from logfs.log.checkpoints import read_partition_metadata
-from logfs.log.listing import list_partition
+from logfs.log.host import Host, cache_mark
+from logfs.log.listing import list_partition, list_partitions
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.rows import TieredRows
 from logfs.log.segments.segment import Segment
+from logfs.log.segments.table import SegmentTable
 from logfs.records.batch import decode_header
 from logfs.records.checksum import crc32c
 from logfs.services.journaling.assembly import JournaledPartition, ReadJournal, assemble
@@ -68,6 +70,24 @@ def missing_partitions(journal: ReadJournal, logs: Iterable[PartitionLog]) -> li
             if one.base_offset >= copied and SegmentId(partition, one.base_offset) not in same:
                 found.add(end.topic_partition)
     return sorted(found)
+
+
+def may_have_lost(disk: Disk, host: Host) -> bool:
+    """Whether a log may have had records in a page cache that is gone, as after a power cut.
+
+    Args:
+        disk: The local disk of the data directory, which no process uses.
+        host: The machine.
+    """
+    mark = cache_mark(host, disk)
+    for one in list_partitions(disk):
+        try:
+            boots = SegmentTable.load(disk, one.directory).state.boots
+        except (LogfsError, OSError):
+            return True
+        if boots - {mark}:
+            return True
+    return False
 
 
 def heal(journal: ReadJournal, disk: Disk) -> int:
