@@ -138,6 +138,25 @@ def test_a_deleted_topic_does_not_come_back() -> None:
     assert not disk.exists("t-0")
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_topic_that_was_restored_is_there(restarts: bool) -> None:
+    bench = JournalBench(LONG)
+    bench.store.create_topic("kept", 1, LONG, bench.now_ms)
+    text = bench.fill(3)
+    bench.send()
+    bench.store.delete_topic("t", bench.now_ms)
+    for number in range(2):
+        write(bench, "kept", b"kept %d\n" % number)
+        bench.send()
+    bench.store.undelete_topic("t", bench.now_ms)
+    if restarts:
+        bench.restart()
+    bench.send()
+    write(bench, "kept", b"kept\n")
+    bench.send()
+    assert text_of(bench.promoted()[0].log) == text
+
+
 def test_objects_whose_rows_are_all_in_segments_are_deleted() -> None:
     bench = JournalBench()
     for n in range(10):

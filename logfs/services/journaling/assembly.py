@@ -109,23 +109,26 @@ def read_journal(store: ObjectStore, root: JournalRoot) -> ReadJournal:
 
 
 def gone_partitions(journal: ReadJournal) -> set[PartitionId]:
-    """Return the partitions that were deleted, as far as the journal knows."""
-    return {partition for one in journal.objects.values() for partition in one.gone}
+    """Return the partitions that were deleted, and not restored since."""
+    gone: set[PartitionId] = set()
+    for one in journal.objects.values():
+        gone.difference_update(row.id for row in one.rows)
+        gone.update(one.gone)
+    return gone
 
 
 def assemble(journal: ReadJournal) -> dict[PartitionId, JournaledPartition]:
     """Return what a journal has of each partition that was not deleted."""
-    gone = gone_partitions(journal)
     segments: dict[PartitionId, dict[int, _Contents]] = {}
     last: dict[PartitionId, Row] = {}
     told: dict[PartitionId, tuple[PartitionFacts, int]] = {}
     for each in journal.objects.values():
+        for gone in each.gone:
+            segments.pop(gone, None)  # rows of later objects are of a topic that was restored
         at = 0
         for row in each.rows:
             data = each.payload[at : at + row.length]
             at += row.length
-            if row.id in gone:
-                continue
             contents = segments.setdefault(row.id, {}).setdefault(row.base_offset, _Contents())
             contents.add(row, data)
             last[row.id] = row

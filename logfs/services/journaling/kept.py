@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from logfs.services.journaling.assembly import ReadJournal
+from logfs.services.journaling.assembly import ReadJournal, gone_partitions
 from logfs.services.journaling.objects import JournalObject, ObjectName, PartitionId, Row
 from logfs.types import TopicPartition
 
@@ -33,14 +33,19 @@ class Held(NamedTuple):
     topic_partition: TopicPartition
 
 
+class _Gone(NamedTuple):
+    """A deleted partition, and the objects that have rows of it."""
+
+    topic_partition: TopicPartition
+    holders: set[ObjectName]
+
+
 class KeptObjects:
     """The objects of a journal whose rows are needed. One thread.
 
     Args:
         found: The journal as it was when the epoch began.
 
-    Attributes:
-        gone: Deleted partitions of which objects still have rows; each new object names them.
     """
 
     def __init__(self, found: ReadJournal) -> None:
@@ -50,11 +55,10 @@ class KeptObjects:
             one for one in found.listed
             if one.name.epoch < found.root.epoch and one.name not in found.objects
         ]  # fmt: skip
-        self.gone: set[PartitionId] = set()
+        self._gone: dict[PartitionId, _Gone] = {}
         self._told: set[PartitionId] = set()
-        self._holders: dict[PartitionId, set[ObjectName]] = {}
-        for partition in {partition for one in found.objects.values() for partition in one.gone}:
-            self._note_gone(partition)
+        gone = gone_partitions(found)
+        self.note_gone(lambda partition, _: partition in gone)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -73,15 +77,31 @@ class KeptObjects:
 
     def note_gone(self, is_gone: Callable[[PartitionId, TopicPartition], bool]) -> None:
         """Find partitions that were deleted, of which objects still have rows."""
-        rows = {held.segment.partition: held.topic_partition for held in self._all()}
-        for partition, topic_partition in rows.items():
-            if partition not in self.gone and is_gone(partition, topic_partition):
-                self._note_gone(partition)
+        for partition, (topic_partition, _) in list(self._gone.items()):
+            if not is_gone(partition, topic_partition):  # it was restored
+                del self._gone[partition]
+                self._told.discard(partition)
+        found: dict[PartitionId, _Gone] = {}
+        for name, rows in self._rows.items():
+            for segment, _, topic_partition in rows:
+                if segment.partition not in self._gone:
+                    one = found.setdefault(segment.partition, _Gone(topic_partition, set()))
+                    one.holders.add(name)
+        self._gone.update(
+            (partition, one)
+            for partition, one in found.items()
+            if is_gone(partition, one.topic_partition)
+        )
+
+    @property
+    def gone(self) -> list[PartitionId]:
+        """Deleted partitions of which objects still have rows; each new object names them."""
+        return sorted(self._gone)
 
     @property
     def has_news(self) -> bool:
         """Whether a deleted partition is not named by an object of this epoch yet."""
-        return not self.gone <= self._told
+        return not self._gone.keys() <= self._told
 
     def release(self, is_void: Callable[[Held], bool]) -> None:
         """Forget what is needed no more."""
@@ -99,25 +119,11 @@ class KeptObjects:
         """An object was deleted."""
         self._rows.pop(name, None)
         self._others = [one for one in self._others if one.name != name]
-        for partition, holders in list(self._holders.items()):
-            holders.discard(name)
-            if not holders:
-                del self._holders[partition]
-                self.gone.discard(partition)
-
-    def _note_gone(self, partition: PartitionId) -> None:
-        holders = {
-            name
-            for name, rows in self._rows.items()
-            if any(held.segment.partition == partition for held in rows)
-        }
-        if holders:
-            self.gone.add(partition)
-            self._holders[partition] = holders
-
-    def _all(self) -> Iterator[Held]:
-        for rows in self._rows.values():
-            yield from rows
+        for partition, one in list(self._gone.items()):
+            one.holders.discard(name)
+            if not one.holders:
+                del self._gone[partition]
+                self._told.discard(partition)
 
 
 def _held_by(rows: Iterable[Row]) -> set[Held]:

@@ -34,7 +34,6 @@ from logfs.services.journaling.assembly import (
     JournaledSegment,
     ReadJournal,
     assemble,
-    gone_partitions,
     read_journal,
 )
 from logfs.services.journaling.objects import PartitionId
@@ -118,8 +117,7 @@ class Promotion:
         owned = OwnedVersions(self._disk, "")
         root = begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
         journal = read_journal(self._store, root)
-        ends, gone = assemble(journal), gone_partitions(journal)
-        places = [one for one in all_places(self._store) if _id_of(one) not in gone]
+        ends, places = assemble(journal), all_places(self._store)
         for_each(lambda place: self._make(place, ends.get(_id_of(place)), root), _unique(places))
         self._tell_twins(places)
         headed = {_id_of(place) for place in places}

@@ -255,7 +255,7 @@ class RemoteJournal:
             now_ms,
             [piece.row for piece in pieces],
             b"".join(piece.data for piece in pieces),
-            sorted(self._kept.gone),
+            self._kept.gone,
         )
         self._unsure = _Unsure(self._next, one, encode_object(one), pieces)
         self._repeat(now_ms)
@@ -315,9 +315,13 @@ class RemoteJournal:
         for name in self._kept.unneeded(now_ms):
             self._store.delete(name.key)
             self._kept.remove(name)
-        for one in [one for one in self._sent if one.base_offset < copied.get(one.partition, 0)]:
-            self._sent.pop(one)
-            self._contents.pop(one, None)
+        for one in list(self._sent):
+            end = copied.get(one.partition)
+            if end is None:  # a topic that is restored is sent again
+                self._sent.pop(one)
+            elif one.base_offset < end:
+                self._sent.pop(one)
+                self._contents.pop(one, None)
 
 
 class _Known(NamedTuple):
