@@ -15,6 +15,7 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.segments.snapshot import LogPoint
+from logfs.services.journaling import writing
 from logfs.services.journaling.healing import may_have_lost
 from logfs.services.journaling.kept import FENCE_MS, MOST_KEPT
 from logfs.services.journaling.objects import (
@@ -178,6 +179,23 @@ def test_a_quiet_partition_holds_no_old_objects() -> None:
     assert len(list_objects(bench.objects)) <= MOST_KEPT + 2
     other, _ = bench.promoted()
     assert text_of(other.log) == text
+
+
+def test_a_partition_with_much_to_send_is_sealed_once_and_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writing, "MOST_PENDING_BYTES", 1000)
+    bench = JournalBench(LONG)
+    text = bench.fill(30)
+    for number in range(10):  # while nothing is copied
+        bench.send()
+        text += bench.fill(1, first=30 + number)
+    assert len(bench.log.snapshot.segments) == 2
+    bench.tiering.copy(no_throttle)
+    bench.send()
+    other, done = bench.promoted()
+    assert text_of(other.log) == text
+    assert done.segments == 1
 
 
 @pytest.mark.parametrize("ms", [PAUSE_MS + 1, FENCE_MS + 1])

@@ -101,6 +101,11 @@ class _Wanted(NamedTuple):
     following: int
     sent: _Sent
 
+    @property
+    def pending(self) -> int:
+        """Bytes that are still to be sent."""
+        return 0 if self.sent.is_complete else max(self.end - self.sent.position, 0)
+
 
 class _Unsure(NamedTuple):
     """An object of which it is not known whether the store has it."""
@@ -196,11 +201,13 @@ class RemoteJournal:
             _Wanted(*found, self._sent_of(partition, found[0], snapshot))
             for found in ends_in_files(snapshot, copied_offset(log))
         ]
-        if sum(max(one.end - one.sent.position, 0) for one in wanted) > MOST_PENDING_BYTES:
+        if wanted and wanted[-1].pending > MOST_PENDING_BYTES:
             self._late.add(partition)
-            if wanted[-1].segment is snapshot.active and wanted[-1].end:
-                log.roll(now_ms)
+            log.roll(now_ms)
             return
+        if sum(one.pending for one in wanted[:-1]) > MOST_PENDING_BYTES:
+            self._late.add(partition)  # until they are copied
+            wanted = wanted[-1:]
         for one in wanted:
             if not one.sent.is_complete:
                 yield from self._pieces_of(partition, log, one)
