@@ -449,3 +449,18 @@ def test_a_root_that_was_deleted_is_made_again_with_all_ends() -> None:
     assert found[0].epoch > 1
     assert text_of(bench.promoted()[0].log) == text
     assert read_object(bench.objects, ObjectName(1, 0)).rows
+
+
+def test_a_changed_setting_and_a_moved_start_are_there_without_new_records() -> None:
+    bench = JournalBench(LONG)
+    bench.fill(10)
+    bench.send()
+    bench.store.alter_topic("t", {"retention.bytes": "4711"})
+    bench.log.advance_log_start_offset(4, bench.now_ms)
+    bench.send()
+    before = bench.objects.counts["create"]
+    bench.send()
+    assert bench.objects.counts["create"] == before
+    other, _ = bench.promoted()
+    assert other.log.config.retention_bytes == 4711
+    assert other.log.log_start_offset == 4

@@ -16,7 +16,7 @@ from logfs.errors import LogfsError
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.topics import read_properties
 from logfs.services.journaling.assembly import ReadJournal
 from logfs.services.journaling.kept import Held, KeptObjects, SegmentId
@@ -79,12 +79,24 @@ class _Sent(NamedTuple):
     mark: _Mark | None
 
 
+class _Told(NamedTuple):
+    """What facts of a partition were sent last; a change of its settings makes another object."""
+
+    config: TopicConfig
+    start: LogPoint
+
+    def is_same(self, other: "_Told | None") -> bool:
+        """Whether nothing has changed."""
+        return other is not None and self.config is other.config and self.start == other.start
+
+
 class _Piece(NamedTuple):
-    """A row that is going to be sent, and what was sent of its segment then."""
+    """A row that is going to be sent, and what was sent of its segment and partition then."""
 
     row: Row
     data: bytes
     sent: _Sent
+    told: _Told
 
 
 class _Wanted(NamedTuple):
@@ -141,7 +153,7 @@ class RemoteJournal:
         self._next = ObjectName(root.epoch, 0)
         self._sent = {one: _Sent(*before, True, None) for one, before in same.items()}
         self._contents = _largest_contents(found)
-        self._facts: dict[PartitionId, PartitionFacts] = {}
+        self._told: dict[PartitionId, _Told] = {}
         self._kept = KeptObjects(found)
         self._unsure: _Unsure | None = None
         self._put_ms: int | None = None
@@ -229,9 +241,8 @@ class RemoteJournal:
         self, partition: PartitionId, log: PartitionLog, wanted: _Wanted
     ) -> Iterator[_Piece]:
         segment, end, following, sent = wanted
-        config = read_properties(log.disk, log.directory)
-        facts = PartitionFacts(log.generation, log.snapshot.start, config)
-        is_news = self._facts.get(partition) != facts
+        told = _Told(log.config, log.snapshot.start)
+        is_news = not told.is_same(self._told.get(partition))
         is_sealed, is_last = following >= 0, False
         while sent.position < end or (end and not is_last and (is_sealed or is_news)):
             at = sent.position
@@ -241,10 +252,14 @@ class RemoteJournal:
                 self._late.add(partition)
                 return
             is_last = at + length == end
+            facts = None
+            if is_news or not at:
+                config = read_properties(log.disk, log.directory)
+                facts = PartitionFacts(log.generation, told.start, config)
             row = Row(
                 log.topic_partition.topic, partition, segment.base_offset, segment.bases,
                 sent.content, at, length, following if is_last else -1, is_last,
-                tuple(log.state.epochs.entries), facts if is_news or not at else None,
+                tuple(log.state.epochs.entries), facts,
             )  # fmt: skip
             sent = sent._replace(
                 position=at + length,
@@ -252,7 +267,7 @@ class RemoteJournal:
                 is_whole=sent.is_whole or is_last,
             )
             is_news = False
-            yield _Piece(row, data, sent)
+            yield _Piece(row, data, sent, told)
 
     def _put(self, pieces: Sequence[_Piece], now_ms: int) -> None:
         """Create an object; what it has is noted as sent once it is there."""
@@ -287,8 +302,7 @@ class RemoteJournal:
             segment = SegmentId(piece.row.id, piece.row.base_offset)
             self._sent[segment] = piece.sent
             self._contents[segment] = piece.sent.content
-            if piece.row.facts is not None:
-                self._facts[piece.row.id] = piece.row.facts
+            self._told[piece.row.id] = piece.told
 
     # What is not needed any more
 
