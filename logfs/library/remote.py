@@ -1,7 +1,7 @@
 """The work of ``logfs remote``: the object store of a data directory, and stores by their URL."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,11 +142,9 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
     return found
 
 
-def topics_not_stored(place: Place) -> list[str]:
-    """Return the topics of a data directory that are in no object store."""
-    data = data_directory(place)
-    disk = disk_of(data)
-    stored = {one.topic for one in tiering_of(place)}
+def topics_not_stored(place: Place, tiered: Iterable[TopicPartition]) -> list[str]:
+    """Return the topics of a data directory that are in no object store, by ``tiering_of``."""
+    disk, stored = disk_of(data_directory(place)), {one.topic for one in tiered}
     only = partitions_named(disk, place.address)
     found = all_partitions(disk) if only is None else only
     return sorted({one.topic for one in found} - stored)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from logfs.log.host import Host
 from logfs.log.remote.head import WritingDirectory
+from logfs.log.store import LogStore
 from logfs.services.journaling.assembly import read_journal
 from logfs.services.journaling.healing import compare, heal, may_have_lost
 from logfs.services.journaling.promotion import Promoted, Promotion
@@ -13,8 +14,6 @@ from logfs.services.tiering.ownership import OwnedVersions
 from tests.fakes import FakeDisk
 from tests.remote.fakestore import FakeStore
 from tests.remote.tiering import TIERED, TieredBench
-
-MACHINES = "abcdefgh"
 
 
 class JournalBench(TieredBench):
@@ -53,7 +52,7 @@ class JournalBench(TieredBench):
         """Do a round."""
         self.journal.round(self.store.all_partitions(), self.now_ms)
 
-    def open(self, disk: FakeDisk | None = None, *, read_only: bool = False):  # type: ignore[no-untyped-def] # noqa: ANN201
+    def open(self, disk: FakeDisk | None = None, *, read_only: bool = False) -> LogStore:
         self._journal = None
         return super().open(disk, read_only=read_only)
 

@@ -108,7 +108,8 @@ def status(path: str, *, as_json: bool) -> None:
             ]  # fmt: skip
             names = ["PARTITION", "START", "END", "SEGMENTS", "SIZE", "UNTIL", "WRITER", "ERROR"]
         else:
-            tiered, others = tiering_of(locate(path)), topics_not_stored(locate(path))
+            tiered = tiering_of(locate(path))
+            others = topics_not_stored(locate(path), tiered)
             rows = [{**one._asdict(), **facts} for one, facts in tiered.items()]
             lines = [
                 [

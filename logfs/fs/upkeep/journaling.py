@@ -119,12 +119,8 @@ class Journaling:
     ) -> RemoteJournal:
         new_id, now_ms = self._store.writable.new_id, self._clock.now_ms()
         own = own_directory(local, new_id, machine_id())
-        if own.is_copy:
-            raise FencedError(
-                "this data directory is a copy of another one, or it was moved to another file "
-                "system: nothing is sent to the journal. If the other one is gone: stop the "
-                "daemon, then 'logfs remote take-over'"
-            )
+        if own.refusal is not None:
+            raise FencedError(own.refusal)
         owned = OwnedVersions(local, "", self._writing)
         writer = own.writer(self._host, now_ms)
         root = begin_epoch(objects, writer, owned, new_id, freshness_ms=freshness_ms)

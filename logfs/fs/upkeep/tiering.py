@@ -39,13 +39,6 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
 
 
-_COPY = (
-    "this data directory is a copy of another one, or it was moved to another file system: nothing "
-    "is copied to the object store or deleted from it. If the other one is gone: stop the daemon, "
-    "then 'logfs remote take-over'"
-)
-
-
 class RateLimit:
     """Lets so many bytes pass in a second. Any thread.
 
@@ -124,9 +117,9 @@ class Tiering:
         except (LogfsError, OSError) as error:
             logger.warning("nothing is copied to the object store: %s", text_of(error))
             return
-        if own.is_copy:
-            logger.warning(_COPY)
-            self._refusal = _COPY
+        self._refusal = own.refusal
+        if own.refusal is not None:
+            logger.warning(own.refusal)
         writer = own.writer(self._host, self._clock.now_ms())
         limit = RateLimit(
             config.remote_log_manager_copy_max_bytes_per_second,

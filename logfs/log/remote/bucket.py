@@ -258,27 +258,26 @@ class Bucket:
         found: dict[str, list[PartitionPlace]] = {}
         for place in sorted(place for places in self._of_topic.values() for place in places):
             found.setdefault(place.topic_partition.directory, []).append(place)
-        for name in [name for name, places in found.items() if len(places) > 1]:
-            self._separate(name, found)
+        several = [name for name, places in found.items() if len(places) > 1]
+        twins = {name: self._separate(name, found) for name in several}
+        for name, others in twins.items():
+            if others and others != self._twins.get(name):
+                logger.warning(
+                    "%s: several data directories have written a topic of this name; the others "
+                    "are shown as %s", name, ", ".join(others),
+                )  # fmt: skip
+        self._twins = twins
         return dict(sorted(found.items()))
 
-    def _separate(self, name: str, found: dict[str, list[PartitionPlace]]) -> None:
-        """Name partitions apart that several data directories write under one name."""
+    def _separate(self, name: str, found: dict[str, list[PartitionPlace]]) -> list[str]:
+        """Name partitions apart that several data directories write; returns the new names."""
         versions = [version for place in found[name] if (version := self._read_at(place, None))]
         newest = max(versions, key=_written_ms, default=None)
-        if newest is None:
-            return
-        shown = _directory_id(newest)
+        shown = b"" if newest is None else _directory_id(newest)
         others = [v.files.place for v in versions if _directory_id(v) not in (shown, b"")]
         found[name] = [place for place in found[name] if place not in others]
-        for place in others:
-            found[place.qualified.directory] = [place]
-        if others and name not in self._twins:
-            self._twins[name] = [place.qualified.directory for place in others]
-            logger.warning(
-                "%s: several data directories have written a topic of this name; the others are "
-                "shown as %s", name, ", ".join(self._twins[name]),
-            )  # fmt: skip
+        found.update((place.qualified.directory, [place]) for place in others)
+        return [place.qualified.directory for place in others]
 
     def _list_again(self) -> None:
         topics = self._list_topics()

@@ -85,6 +85,17 @@ class OwnDirectory(NamedTuple):
     directory_id: bytes
     is_copy: bool
 
+    @property
+    def refusal(self) -> str | None:
+        """Why this directory may not write to the store; None: it may."""
+        if not self.is_copy:
+            return None
+        return (
+            "this data directory is a copy of another one, or it was moved to another file system: "
+            "nothing is copied to the object store or deleted from it. If the other one is gone: "
+            "stop the daemon, then 'logfs remote take-over'"
+        )
+
     def writer(self, host: str, now_ms: int) -> WritingDirectory:
         """Return it as the writer of partitions from now on; ``host`` is the machine's name."""
         return WritingDirectory(self.directory_id, host, now_ms)

@@ -9,7 +9,7 @@
 It may be stopped after any step, and be done again. What was made is made once more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
@@ -118,8 +118,9 @@ class Promotion:
         root = begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
         journal = read_journal(self._store, root)
         ends, places = assemble(journal), all_places(self._store)
-        for_each(lambda place: self._make(place, ends.get(_id_of(place)), root), _unique(places))
-        self._tell_twins(places)
+        unique = {place.topic_partition: place for place in places}.values()
+        for_each(lambda place: self._make(place, ends.get(_id_of(place)), root), unique)
+        self._tell_twins(set(places).difference(unique))
         headed = {_id_of(place) for place in places}
         new = [(partition, end) for partition, end in ends.items() if partition not in headed]
         for_each(lambda one: self._make_new(*one, root), new)
@@ -262,14 +263,13 @@ class Promotion:
 
     # The outcome
 
-    def _tell_twins(self, places: Sequence[PartitionPlace]) -> None:
-        for place in places:
-            if place not in _unique(places):
-                self._problems.append(
-                    f"{place.topic_partition}: the store has another topic of this name, with the "
-                    f"id of {place.qualified.topic}: 'logfs remote fetch --topic "
-                    f"{place.qualified.topic}' copies it into another directory"
-                )
+    def _tell_twins(self, places: Iterable[PartitionPlace]) -> None:
+        for place in sorted(places):
+            self._problems.append(
+                f"{place.topic_partition}: the store has another topic of this name, with the id "
+                f"of {place.qualified.topic}: 'logfs remote fetch --topic {place.qualified.topic}' "
+                "copies it into another directory"
+            )
 
     def _promoted(self, journal: ReadJournal) -> Promoted:
         if not self._made:
@@ -286,11 +286,6 @@ class Promotion:
 
 def _id_of(place: PartitionPlace) -> PartitionId:
     return PartitionId(place.topic_id, place.topic_partition.partition)
-
-
-def _unique(places: Sequence[PartitionPlace]) -> list[PartitionPlace]:
-    """Return one place for each name of a partition."""
-    return list({place.topic_partition: place for place in places}.values())
 
 
 def _opened(first: JournaledSegment | TableEntry) -> TableEntry:

@@ -1,8 +1,4 @@
-"""The rounds of the daemon that owns a journal; see the rules in the package. One thread.
-
-journal = RemoteJournal(store, root, found, same, new_id)
-journal.round(logs, now_ms)      # again and again
-"""
+"""The rounds of the daemon that owns a journal; see the rules in the package. One thread."""
 
 import contextlib
 import logging
@@ -152,7 +148,7 @@ class RemoteJournal:
         self._new_id = new_id
         self._next = ObjectName(root.epoch, 0)
         self._sent = {one: _Sent(*before, True, None) for one, before in same.items()}
-        self._contents = _largest_contents(found)
+        self._content = root.epoch << 32  # larger than that of any earlier epoch
         self._told: dict[PartitionId, _Told] = {}
         self._kept = KeptObjects(found)
         self._unsure: _Unsure | None = None
@@ -235,7 +231,8 @@ class RemoteJournal:
             is_cut = sent.mark.truncations != mark.truncations
             if not is_cut and (sent.mark == mark or sent.is_complete):
                 return sent
-        return _Sent(self._contents.get(one, 0) + 1, 0, False, False, mark)
+        self._content += 1
+        return _Sent(self._content, 0, False, False, mark)
 
     def _pieces_of(
         self, partition: PartitionId, log: PartitionLog, wanted: _Wanted
@@ -301,7 +298,6 @@ class RemoteJournal:
         for piece in pieces:
             segment = SegmentId(piece.row.id, piece.row.base_offset)
             self._sent[segment] = piece.sent
-            self._contents[segment] = piece.sent.content
             self._told[piece.row.id] = piece.told
 
     # What is not needed any more
@@ -337,12 +333,9 @@ class RemoteJournal:
             self._store.delete(name.key)
             self._kept.remove(name)
         for one in list(self._sent):
-            end = copied.get(one.partition)
-            if end is None:  # a topic that is restored is sent again
+            # What is copied; and a topic that is gone: if it is restored, it is sent again.
+            if one.partition not in copied or one.base_offset < copied[one.partition]:
                 self._sent.pop(one)
-            elif one.base_offset < end:
-                self._sent.pop(one)
-                self._contents.pop(one, None)
 
 
 class _Known(NamedTuple):
@@ -425,12 +418,3 @@ def _read(log: PartitionLog, segment: Segment, position: int, length: int) -> by
     is_same = _Mark(snapshot.truncations, segment.is_packed) == mark
     is_there = any(one is segment for one in snapshot.segments)
     return data if len(data) == length and is_same and is_there else None
-
-
-def _largest_contents(found: ReadJournal) -> dict[SegmentId, int]:
-    largest: dict[SegmentId, int] = {}
-    for one in found.objects.values():
-        for row in one.rows:
-            segment = SegmentId(row.id, row.base_offset)
-            largest[segment] = max(largest.get(segment, 0), row.content)
-    return largest

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -248,13 +249,21 @@ def check_heads(store: ObjectStore, disk: Disk, path: str) -> None:
     Raises:
         InvalidConfigError: A broker has filled it.
     """
-    if heads_of(store) or not disk.list(""):
+    if any(map(partial(_has_head, store), all_places(store))) or not disk.list(""):
         return
     if STORE not in {stat.key for stat in store.list_level("").objects}:
         raise InvalidConfigError(
             f"{store.url}: logfs has not written this store, so it has no heads that say what "
             f"belongs to it. 'logfs status {path}' shows its logs, 'logfs verify {path}' reads all"
         )
+
+
+def _has_head(store: ObjectStore, place: PartitionPlace) -> bool:
+    try:
+        store.stat(place.head)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
