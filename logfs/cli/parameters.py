@@ -1,7 +1,7 @@
 """Options and arguments of several commands."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -63,6 +63,32 @@ def settings_option(meaning: str) -> Callable[[Command], Command]:
         callback=_take_apart,
         help=meaning,
     )
+
+
+def store_options(command: Command) -> Command:
+    """Add ``--endpoint``, ``--region`` and ``--config``: the lines of ``logfs.remote``.
+
+    The command gets ``endpoint``, ``region`` and ``settings``; see ``store_settings``.
+    """
+    for option in (
+        settings_option(
+            "Set another key of logfs.remote, as freshness.ms=5000; may be given several times."
+        ),
+        click.option(
+            "--region", metavar="NAME", help="The region of the bucket; default: us-east-1."
+        ),
+        click.option("--endpoint", metavar="URL", help="The server; default: the cloud's own."),
+    ):
+        command = option(command)
+    return command
+
+
+def store_settings(
+    endpoint: str | None, region: str | None, settings: Iterable[tuple[str, str]]
+) -> dict[str, str]:
+    """Return the lines of ``logfs.remote`` that the options of a store name."""
+    given = {"endpoint": endpoint, "region": region}
+    return dict(settings) | {key: value for key, value in given.items() if value is not None}
 
 
 def config_file_option(meaning: str) -> Callable[[Command], Command]:

@@ -107,6 +107,24 @@ def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
     return bytes(payload)
 
 
+def decompress_to(size_bytes: int, payload: Buffer) -> memoryview:
+    """Return the zstd frame of a file of logfs's own, whose decompressed size is known.
+
+    The limit of ``limit_decompressed``, which is for batches, does not apply.
+
+    Raises:
+        CorruptRecordError: It does not decode, or has another size.
+    """
+    found = bytearray(max(size_bytes, 0))
+    try:
+        size = cramjam.zstd.decompress_into(payload, found)
+    except cramjam.DecompressionError as error:
+        raise CorruptRecordError(f"it does not decompress: {error}") from None
+    if size != size_bytes:
+        raise CorruptRecordError(f"it has {size} bytes decompressed; expected {size_bytes}")
+    return memoryview(found)
+
+
 def decompress(codec: int, payload: Buffer) -> memoryview:
     """Return the records of a batch decompressed; the payload is not trusted.
 

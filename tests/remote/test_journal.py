@@ -395,7 +395,7 @@ def test_a_damaged_object_is_refused_and_named() -> None:
     place = LogPoint(5, Positions(1, 2, 3))
     facts = PartitionFacts(b"g" * 16, place, {"a": "b"})
     row = Row("t", PartitionId(UUID(int=7), 3), *place, 1, 0, 4, 9, True, [EpochEntry(2, 1)], facts)
-    one = JournalObject("n", "here", 17, [row, row._replace(facts=None)], b"12345678",
+    one = JournalObject("n", 17, [row, row._replace(facts=None)], b"12345678",
                         [PartitionId(UUID(int=9), 0)])  # fmt: skip
     data = encode_object(one)
     assert decode_object(data, "x")._replace(payload=bytes(one.payload)) == one

@@ -5,7 +5,7 @@ import json
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import json_option, settings_option
+from logfs.cli.parameters import json_option, store_options, store_settings
 from logfs.cli.terminal import tables
 from logfs.errors import moment_of
 
@@ -13,11 +13,7 @@ from logfs.errors import moment_of
 @click.command()
 @click.argument("url")
 @click.argument("data")
-@click.option("--endpoint", metavar="URL", help="The server; default: the cloud's own.")
-@click.option("--region", metavar="NAME", help="The region of the bucket; default: us-east-1.")
-@settings_option(
-    "Set another key of logfs.remote, as freshness.ms=5000; may be given several times."
-)
+@store_options
 @json_option("Print a JSON object.")
 def promote(
     url: str,
@@ -47,8 +43,7 @@ def promote(
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.library.promote import promote as promote_store
 
-    given = {"endpoint": endpoint, "region": region}
-    chosen = dict(settings) | {key: value for key, value in given.items() if value is not None}
+    chosen = store_settings(endpoint, region, settings)
     with failures.about(url):
         done = promote_store(url, data, chosen, say=lambda text: click.echo(text, err=True))
     promoted = done.promoted

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import json_option, settings_option
+from logfs.cli.parameters import json_option, store_options, store_settings
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError, moment_of
 from logfs.library.places import locate, locate_local
@@ -36,11 +36,7 @@ def remote() -> None:
 @remote.command()
 @click.argument("data")
 @click.argument("url")
-@click.option("--endpoint", metavar="URL", help="The server; default: the cloud's own.")
-@click.option("--region", metavar="NAME", help="The region of the bucket; default: us-east-1.")
-@settings_option(
-    "Set another key of the file, as cache.bytes=1073741824; may be given several times."
-)
+@store_options
 @click.option(
     "--shared", "is_shared", is_flag=True, help="Other data directories write other topics there."
 )
@@ -69,8 +65,7 @@ def init(
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.library.remote import init_store
 
-    given = {"endpoint": endpoint, "region": region}
-    chosen = dict(settings) | {key: value for key, value in given.items() if value is not None}
+    chosen = store_settings(endpoint, region, settings)
     with failures.about(data):
         config = init_store(data, url, chosen, is_shared=is_shared)
     click.echo(f"{config.url} is the store of {data}; restart the daemon, if one is running")

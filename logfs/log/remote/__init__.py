@@ -13,6 +13,7 @@ The modules, each imports only those above it::
 
     keys       the names of the objects; pure
     entries    what is known of one tiered segment: 200 bytes; pure
+    framing    the frame of heads and of objects of the journal; pure
     head       the head of a partition; pure
     reading    a head and its tables, from the store
     rows       ``logfs.tiered``: the tiered segments of a partition directory

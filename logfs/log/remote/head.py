@@ -17,15 +17,15 @@ objects with nothing but entries.
 """
 
 import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from logfs.errors import CorruptIndexError, UnsupportedFormatError
+from logfs.errors import CorruptIndexError
 from logfs.log.checkpoints import EpochEntry
 from logfs.log.remote.entries import TieredEntry, decode_all, encode_tiered
+from logfs.log.remote.framing import HEADER_BYTES, framed, unframed
 from logfs.log.segments.snapshot import LogPoint
 from logfs.records.checksum import crc32c
 from logfs.records.jsontext import decode_json
@@ -36,8 +36,6 @@ MOST_ENTRIES = 4096
 """Entries of a head, and of a table."""
 MOST_HEAD_BYTES = 64 << 20
 _MAGIC = b"LFTM"
-_HEADER = struct.Struct(">4sii")
-_CRC = struct.Struct(">I")
 
 
 class WritingDirectory(NamedTuple):
@@ -142,8 +140,7 @@ def encode_head(head: Head) -> bytes:
         facts["noted"] = True
     text = json.dumps(facts, separators=(",", ":")).encode()
     entries = b"".join(map(encode_tiered, head.entries))
-    body = _HEADER.pack(_MAGIC, VERSION, len(text)) + text + entries
-    return body + _CRC.pack(crc32c(body))
+    return framed(_MAGIC, VERSION, len(text), text + entries)
 
 
 def decode_head(data: bytes, source: str) -> Head:
@@ -157,22 +154,12 @@ def decode_head(data: bytes, source: str) -> Head:
         UnsupportedFormatError: A newer logfs wrote it.
         CorruptIndexError: It is no head, or damaged.
     """
-    if len(data) < _HEADER.size + _CRC.size or data[:4] != _MAGIC:
-        raise CorruptIndexError(f"{source}: it is not the head of a partition")
-    _, version, length = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise UnsupportedFormatError(
-            f"{source}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
-        )
-    body = data[: -_CRC.size]
-    if _CRC.unpack_from(data, len(body))[0] != crc32c(body):
-        raise CorruptIndexError(f"{source}: its checksum differs, {len(data)} bytes")
-    end = _HEADER.size + length
-    if not _HEADER.size <= end <= len(body):
+    length, body = unframed(data, _MAGIC, VERSION, "the head of a partition", source)
+    if not 0 <= length <= len(body):
         raise CorruptIndexError(f"{source}: its description is longer than the object")
     try:
-        entries = tuple(decode_all(body, end, source))
-        return decode_json(body[_HEADER.size : end], lambda facts: _head_of(facts, entries))
+        entries = tuple(decode_all(data[: HEADER_BYTES + len(body)], HEADER_BYTES + length, source))
+        return decode_json(bytes(body[:length]), lambda facts: _head_of(facts, entries))
     except ValueError as error:
         raise CorruptIndexError(f"{source}: {error}") from None
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from logfs.disk.remote.objects import ObjectStore
-from logfs.errors import CorruptIndexError, CorruptRecordError, UnsupportedFormatError
+from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.checkpoints import EpochEntry
+from logfs.log.remote.framing import framed, unframed
 from logfs.log.segments.snapshot import LogPoint
-from logfs.records.checksum import crc32c
-from logfs.records.compression import Compression, compress, decompress
+from logfs.records.compression import Compression, compress, decompress_to
 from logfs.records.jsontext import decode_json
 from logfs.types import Positions, TopicPartition
 
@@ -35,9 +35,7 @@ MOST_PAYLOAD_BYTES = 8 << 20
 """Bytes of the rows of one object."""
 MOST_OBJECT_BYTES = 64 << 20
 _MAGIC = b"LFTJ"
-_HEADER = struct.Struct(">4sii")
 _LENGTH = struct.Struct(">i")
-_CRC = struct.Struct(">I")
 _NAME = re.compile(re.escape(PREFIX) + r"([0-9]{10})-([0-9]{10})")
 _FASTEST = 1
 """The level of zstd."""
@@ -115,7 +113,6 @@ class JournalObject(NamedTuple):
 
     Attributes:
         nonce: 32 hexadecimal digits, random.
-        host: The machine that wrote it, for people.
         written_ms: The moment at which the log was read, epoch milliseconds.
         fence: The epoch that begins after this object; 0: it is no fence.
         payload: The bytes of the rows.
@@ -123,7 +120,6 @@ class JournalObject(NamedTuple):
     """
 
     nonce: str
-    host: str
     written_ms: int
     rows: Sequence[Row] = ()
     payload: bytes | memoryview = b""
@@ -172,7 +168,6 @@ def encode_object(one: JournalObject) -> bytes:
     numbers = {pair: number for number, pair in enumerate(ids)}
     facts = {
         "nonce": one.nonce,
-        "host": one.host,
         "ms": one.written_ms,
         "fence": one.fence,
         "gone": [[topic_id.hex, partition] for topic_id, partition in one.gone],
@@ -181,9 +176,7 @@ def encode_object(one: JournalObject) -> bytes:
     }
     text = json.dumps(facts, separators=(",", ":")).encode()
     body = b"".join((_LENGTH.pack(len(text)), text, one.payload))
-    packed = compress(Compression.ZSTD, body, _FASTEST)
-    data = _HEADER.pack(_MAGIC, VERSION, len(body)) + packed
-    return data + _CRC.pack(crc32c(data))
+    return framed(_MAGIC, VERSION, len(body), compress(Compression.ZSTD, body, _FASTEST))
 
 
 def decode_object(data: bytes, source: str) -> JournalObject:
@@ -197,18 +190,9 @@ def decode_object(data: bytes, source: str) -> JournalObject:
         UnsupportedFormatError: A newer logfs wrote it.
         CorruptIndexError: It is no object of a journal, or damaged.
     """
-    if len(data) < _HEADER.size + _CRC.size or data[:4] != _MAGIC:
-        raise CorruptIndexError(f"{source}: it is not an object of a journal")
-    _, version, length = _HEADER.unpack_from(data)
-    if version != VERSION:
-        raise UnsupportedFormatError(
-            f"{source}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
-        )
-    end = len(data) - _CRC.size
-    if _CRC.unpack_from(data, end)[0] != crc32c(memoryview(data)[:end]):
-        raise CorruptIndexError(f"{source}: its checksum differs, {len(data)} bytes")
+    length, packed = unframed(data, _MAGIC, VERSION, "an object of a journal", source)
     try:
-        body = decompress(Compression.ZSTD, memoryview(data)[_HEADER.size : end])
+        body = decompress_to(length, packed)
         payload_at = _LENGTH.size + _LENGTH.unpack_from(body)[0]
         payload = body[payload_at:]
         found = decode_json(
@@ -216,7 +200,7 @@ def decode_object(data: bytes, source: str) -> JournalObject:
         )
     except (ValueError, struct.error, CorruptRecordError) as error:
         raise CorruptIndexError(f"{source}: {error}") from None
-    if len(body) != length or sum(row.length for row in found.rows) != len(payload):
+    if sum(row.length for row in found.rows) != len(payload):
         raise CorruptIndexError(f"{source}: its rows have another length than their bytes")
     return found
 
@@ -238,9 +222,7 @@ def _object_of(facts: Mapping[str, Any], payload: memoryview) -> JournalObject:
     topics = [(name, UUID(hex=topic_id)) for name, topic_id in facts["topics"]]
     rows = [_row_of(row, topics) for row in facts["rows"]]
     gone = [PartitionId(UUID(hex=topic_id), partition) for topic_id, partition in facts["gone"]]
-    return JournalObject(
-        facts["nonce"], facts["host"], facts["ms"], rows, payload, gone, facts["fence"]
-    )
+    return JournalObject(facts["nonce"], facts["ms"], rows, payload, gone, facts["fence"])
 
 
 def _row_of(found: list[Any], topics: list[tuple[str, UUID]]) -> Row:

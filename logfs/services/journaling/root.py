@@ -131,7 +131,7 @@ def begin_epoch(
         listed = list_objects(store)
         for one in sorted({name.epoch for name, _ in listed} | ({epoch} - {0})):
             known = before.get(one)
-            ends[one] = _fence(store, one, listed, new_id, writer.host) if known is None else known
+            ends[one] = _fence(store, one, listed, new_id) if known is None else known
         nonce = new_id()
         is_noted = owned.begin_change(nonce)
         known_ms = 0 if found is None else found[0].freshness_ms
@@ -185,7 +185,6 @@ def _fence(
     epoch: int,
     listed: Sequence[ListedObject],
     new_id: Callable[[], bytes],
-    host: str,
 ) -> int:
     """Create the last object of an epoch; returns its sequence number.
 
@@ -194,7 +193,7 @@ def _fence(
     """
     sequence = _next_sequence(listed, epoch)
     while True:
-        fence = JournalObject(new_id().hex(), host, 0, fence=epoch + 1)
+        fence = JournalObject(new_id().hex(), 0, fence=epoch + 1)
         try:
             store.create(ObjectName(epoch, sequence).key, encode_object(fence))
         except FileExistsError:

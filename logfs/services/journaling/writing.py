@@ -270,7 +270,6 @@ class RemoteJournal:
         """Create an object; what it has is noted as sent once it is there."""
         one = JournalObject(
             self._new_id().hex(),
-            self._root.writer.host,
             now_ms,
             [piece.row for piece in pieces],
             b"".join(piece.data for piece in pieces),
