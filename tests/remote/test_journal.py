@@ -15,6 +15,7 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.segments.snapshot import LogPoint
+from logfs.records.compression import decompressed_limit, limit_decompressed
 from logfs.services.journaling import writing
 from logfs.services.journaling.healing import may_have_lost
 from logfs.services.journaling.kept import FENCE_MS, MOST_KEPT
@@ -464,3 +465,35 @@ def test_a_changed_setting_and_a_moved_start_are_there_without_new_records() -> 
     other, _ = bench.promoted()
     assert other.log.config.retention_bytes == 4711
     assert other.log.log_start_offset == 4
+
+
+def test_a_limit_of_batches_does_not_apply_to_the_journal() -> None:
+    bench = JournalBench(LONG)
+    bench.write(*(b"%02d" % n + b"x" * 80_000 for n in range(20)))
+    bench.send()
+    limit = decompressed_limit()
+    limit_decompressed(1 << 20)
+    try:
+        other, done = bench.promoted()
+        assert text_of(other.log) == text_of(bench.log)
+        assert not done.problems
+    finally:
+        limit_decompressed(limit)
+
+
+def test_a_promotion_on_a_full_disk_is_completed_when_there_is_room() -> None:
+    failed = 0
+    for room in range(0, 6000, 250):
+        bench, sent = JournalBench(), [b""]
+        schedule(bench, sent)
+        disk = FakeDisk()
+        disk.space_bytes = room
+        try:
+            bench.promotion("b", disk).run()
+        except OSError:
+            failed += 1
+        disk.space_bytes = 1 << 30
+        assert not bench.promotion("b", disk).run().problems
+        other = JournalBench(machine="b", disk=disk, objects=bench.objects)
+        assert text_of(other.log) == sent[-1]
+    assert failed > 3

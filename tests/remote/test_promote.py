@@ -118,6 +118,25 @@ def test_a_directory_that_is_alive_is_fenced_and_says_so(tmp_path: Path, bucket:
         assert logfs("cat", str(again / "orders" / "0")) == text(0, 20_000) + b"in time\n"
 
 
+def test_a_copy_of_the_directory_sends_nothing(tmp_path: Path, bucket: Bucket) -> None:
+    with fresh_mount(tmp_path / "a", bucket) as first:
+        logfs("topic", "create", str(first.point / "orders"), *SETTINGS)
+        append(first.point / "orders" / "0", text(0, 100))
+        wait_until_sent(first.point / "orders" / "0")
+        copy = tmp_path / "copy"
+        shutil.copytree(first.data, copy, ignore=shutil.ignore_patterns("*.socket", ".lock"))
+        with Mount(copy, tmp_path / "mnt", variables=bucket.environment) as second:
+            file = second.point / "orders" / "0"
+            append(file, b"of the copy\n")
+            wait_until(lambda: bool(remote_of(file)["stopped"]), "the copy is refused")
+            assert "this data directory is a copy of another one" in second.log
+        append(first.point / "orders" / "0", b"of the first\n")
+        wait_until_sent(first.point / "orders" / "0")
+    promote(bucket, tmp_path / "b" / "data")
+    there = logfs("cat", str(tmp_path / "b" / "data" / "orders" / "0"))
+    assert there == text(0, 100) + b"of the first\n"
+
+
 def refusal(*arguments: str | Path) -> str:
     """Return what a command prints that fails."""
     outcome = subprocess.run(
