@@ -190,6 +190,13 @@ def bucket(object_server: ObjectServer) -> Bucket:
 
 
 @pytest.fixture
+def bucket_environment(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands of this test find the server and the key of the bucket."""
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
 def faults(object_server: ObjectServer, fault_server: FaultServer) -> Iterator[FaultProxy]:
     """A way to the server that this test may disturb; see ``Bucket.through``."""
     proxy = fault_server.proxy(object_server.endpoint)

@@ -15,7 +15,11 @@ from tests.mounting import Mount, logfs
 from tests.remote.servers import Bucket, ObjectServer
 from tests.remote.test_promote import FRESHNESS_MS, SETTINGS, fresh_mount, promote
 
-pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("bucket_environment"),
+]
 
 TOPICS = {"fast": 0.0002, "slow": 0.05, "quiet": 0.7}
 """Topic -> the seconds between two lines."""
@@ -109,12 +113,6 @@ def lose_machines(directory: Path, bucket: Bucket, seed: int, count: int) -> int
         mount.stop()
         logfs("verify", str(mount.data))
     return worst_ms
-
-
-@pytest.fixture(autouse=True)
-def _environment(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 def test_machines_are_lost(tmp_path: Path, bucket: Bucket) -> None:

@@ -12,7 +12,11 @@ from tests.mounting import COMMAND, Mount, environment, logfs, wait_until
 from tests.remote.servers import Bucket
 from tests.remote.test_tiered_mount import append, remote_of, text
 
-pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("bucket_environment"),
+]
 
 FRESHNESS_MS = 300
 SETTINGS = (
@@ -21,12 +25,6 @@ SETTINGS = (
     "--config=local.retention.bytes=0",
     "--config=segment.bytes=1048576",
 )
-
-
-@pytest.fixture(autouse=True)
-def _environment(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 def fresh_mount(directory: Path, bucket: Bucket) -> Mount:

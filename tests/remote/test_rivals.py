@@ -11,13 +11,11 @@ from tests.mounting import COMMAND, environment, logfs, wait_until
 from tests.remote.rivals import Rivals
 from tests.remote.servers import Bucket, ObjectServer
 
-pytestmark = [pytest.mark.fuse, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def _environment(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
+pytestmark = [
+    pytest.mark.fuse,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("bucket_environment"),
+]
 
 
 @pytest.mark.parametrize("is_clone", [False, True])
