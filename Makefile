@@ -53,7 +53,9 @@ test: connector remote ## all tests, those with a Kafka broker and with Spark to
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)
 
-test-long: system-packages $(VENV)/.installed ## thousands of stops, hundreds of kills: STOPS=10000 KILLS=300 MINUTES=60 SEED=1
+test-long: connector remote ## thousands of stops, hundreds of kills: STOPS=10000 KILLS=300 MINUTES=60 SEED=1
+	@.ci/system-packages programs
+	@.ci/system-packages systemd
 	@.ci/system-packages long
 	@LOGFS_LONG_STOPS=$(STOPS) LOGFS_LONG_KILLS=$(KILLS) LOGFS_LONG_MINUTES=$(MINUTES) \
 		LOGFS_LONG_SEED=$(SEED) $(WITH_VENV) python -m pytest -m "long or random" $(ARGS)
