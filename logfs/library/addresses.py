@@ -95,6 +95,10 @@ def find(place: Place, level: IsolationLevel, zone: tzinfo) -> FoundAddress:
         from logfs.services.meta import format_meta, partition_meta
 
         return FoundAddress(text=format_meta(partition_meta(log, level)))
+    if address.view.is_in:
+        raise UnknownNameError(
+            f"{place.address[1]!r} takes appends only; read it without {address.view}"
+        )
     if address.view is Suffix.FOLLOW:
         raise UnknownNameError(
             f"{place.address[1]!r} waits for records to come, which only a mount can show: "

@@ -20,7 +20,7 @@ from logfs.log.reading.address import (
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
-from logfs.services.views.resolve import resolve
+from logfs.services.views.resolve import VIEWS, resolve
 from logfs.types import IsolationLevel
 
 
@@ -84,6 +84,6 @@ def _meaning(
 
     stop = None if address.end is None else explained(address.end)
     grows = not is_range and (
-        address.view is Suffix.META or resolve(log, address, now_ms, level).grows
+        address.view not in VIEWS or resolve(log, address, now_ms, level).grows
     )
     return Meaning(number, address.view, explained(address.start or Earliest()), stop, grows)

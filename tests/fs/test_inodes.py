@@ -8,7 +8,7 @@ from logfs.fs.tree.inodes import ROOT_INODE, InodeTable, inode_number
 
 class Thing:
     def __init__(self, key: str) -> None:
-        self.key = key
+        self.key = self.shown_key = key
         self.ino = 0
 
 

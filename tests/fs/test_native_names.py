@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 EXPIRED_S = 1.05
 """After this time the kernel looks a name up again."""
 TOPICS = ("a", "b", "c", "d")
-FILES = ("0", "0.tsv", "1")
+FILES = ("0", "0.tsv", "1", "0.in")
 ROUNDS = 4
 
 

@@ -24,7 +24,7 @@ from tests.restarts.held import HeldMount
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 APPEND = os.O_WRONLY | os.O_APPEND
-NAMES = ("0", "0", "0.tsv", "0.jsonl")
+NAMES = ("0", "0", "0.tsv", "0.jsonl", "0.in", "0.in", "0.jsonl.in")
 LINE = b'{"value":"line %d"}\n'
 
 

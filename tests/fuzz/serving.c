@@ -194,7 +194,7 @@ static void look(uint64_t unique, uint64_t node) {
     if (pthread_mutex_trylock(&partition->mutex) == 0) {
         found.size = (uint64_t)ends[node - 1].at.text;
         logfs_serving_know(node, partition, partition->changes, 0,
-                           ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0, 7);
+                           ends[node - 1].at.text - appending_rendered(partition, 0), 0, 0, 0, 7, node);
         pthread_mutex_unlock(&partition->mutex);
     }
     if (writev(device_end, parts, 2) < 0)
@@ -217,7 +217,7 @@ static void find_name(uint64_t unique, uint64_t node) {
 
     memcpy(found.attributes + sizeof(uint64_t), &length, sizeof length);
     told_lookups[node - 1]++;
-    if (logfs_naming_know(1000, &name, 1, node, 1000) != 0) {
+    if (logfs_naming_know(1000, &name, 1, node, 1000, 0) != 0) {
         fprintf(stderr, "two names have one place\n");
         wrong = 1;
     }

@@ -64,6 +64,8 @@ def moment(text: str, time_zone: tzinfo = UTC) -> int:
         ("0@-1h.jsonl", PartitionAddress(0, Ago(3_600_000), view=Suffix.JSONL)),
         ("0.follow", PartitionAddress(0, view=Suffix.FOLLOW)),
         ("0.meta", PartitionAddress(0, view=Suffix.META)),
+        ("0.in", PartitionAddress(0, view=Suffix.IN)),
+        ("7.jsonl.in", PartitionAddress(7, view=Suffix.JSONL_IN)),
         ("0@-90s", PartitionAddress(0, Ago(90_000))),
         ("0@-7d", PartitionAddress(0, Ago(7 * DAY_MS))),
         ("0@now", PartitionAddress(0, Now())),
@@ -239,7 +241,7 @@ ADDRESSES = st.builds(
     st.integers(min_value=0, max_value=2**31 - 1),
     POINTS,
     st.none() | POINTS,
-    st.sampled_from([suffix for suffix in Suffix if suffix is not Suffix.META]),
+    st.sampled_from([one for one in Suffix if one is not Suffix.META and not one.is_in]),
 ) | st.builds(PartitionAddress, st.integers(0, 3), view=st.sampled_from(Suffix))
 
 

@@ -63,7 +63,7 @@ def _show(meanings: "list[Meaning]") -> None:
     first = meanings[0]
     view = next(text for suffix, text in VIEW_TABLE if suffix == first.view)
     click.echo(f"{first.view or 'text'}: {view}")
-    if first.view is Suffix.META:
+    if first.view is Suffix.META or first.view.is_in:
         return
     grows = any(meaning.grows for meaning in meanings)
     until = ", until a record reaches TO" if first.stop else ""

@@ -474,12 +474,14 @@ def enter(node: FileNode) -> None:
     """Count an open file for the partitions that it reads."""
     for partition in node.partitions if node.reads_log else ():
         partition.open_files += 1
+    node.note_opened()
 
 
 def leave(node: FileNode) -> None:
     """Count a closed one."""
     for partition in node.partitions:
         partition.leave(node.reads_log)
+    node.note_closed()
 
 
 def read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:

@@ -20,7 +20,7 @@ by users without limits, so that ``echo >>`` takes none (``native/opening.h``). 
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -30,7 +30,7 @@ from logfs.fs.handover.slots import partition_key
 from logfs.fs.kernel.hooks import Hooks
 from logfs.fs.kernel.serving import OpenedFile
 from logfs.fs.partitions.partition import MountedPartition
-from logfs.fs.tree.nodes import PlainNode
+from logfs.fs.tree.nodes import InNode, Node, PlainNode
 from logfs.log.writing._end import functions_address, use_clock
 from logfs.types import IsolationLevel
 
@@ -62,14 +62,18 @@ class NativeWrites:
 
     Args:
         hooks: Have the thread; None where they were not built.
+        shown_number: Returns the number of an inode that programs see.
 
     Attributes:
         opens: Files may be opened to append natively.
     """
 
-    def __init__(self, hooks: Hooks | None, *, opens: bool) -> None:
+    def __init__(
+        self, hooks: Hooks | None, shown_number: Callable[[Node], int], *, opens: bool
+    ) -> None:
         self.opens = opens
         self._hooks = hooks
+        self._shown_number = shown_number
         self._is_used: bool | None = None
 
     @property
@@ -133,7 +137,10 @@ class NativeWrites:
             return False
         is_opened = self.opens and log.mirror_meta is None
         key = partition_key(partition.identity) if is_opened else 0
-        hooks.serving.serve_attributes(node.ino, lock.address, mark, node.view, attributes, key)
+        shown = self._shown_number(node) if isinstance(node, InNode) else node.ino
+        hooks.serving.serve_attributes(
+            (node.ino, shown), lock.address, mark, node.view, attributes, key
+        )
         return True
 
     def allow(self, users: Iterable[int]) -> None:
@@ -152,6 +159,11 @@ class NativeWrites:
         if hooks is None or log.is_followed or not hooks.serving.opened:
             return []
         return hooks.serving.opened_of(log.writable.exclusive().address)
+
+    def inodes_of(self, partition: MountedPartition) -> set[int]:
+        """Return the inodes of such files of a partition."""
+        found = (self.opened(number) for number in self.opened_of(partition))
+        return {opened.ino for opened in found if opened is not None}
 
     @property
     def opened_count(self) -> int:

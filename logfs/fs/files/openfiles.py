@@ -126,8 +126,9 @@ class OpenFiles:
         self._windows = Windows(clock.monotonic_s)
         self.buffers = Buffers()
         self.fsyncs = Fsyncs(clock)
-        self.native = NativeWrites(hooks, opens=not syncs)
+        self.native = NativeWrites(hooks, inodes.shown_number, opens=not syncs)
         self.native.allow(quotas.unlimited_users)
+        tree.opened_natively = self.native.inodes_of
         self.watching = Watching(store, hooks, self._get, clock.monotonic_s)
         self.throttling = Throttling(follow_reads.interrupts)
 
@@ -232,6 +233,7 @@ class OpenFiles:
         is_passed = self._passthrough.is_passed(opened.ino)
         self._kept.note_deletions(node)
         file = FileHandle(node, opened.flags, self._syncs, self.buffers, is_passed=is_passed)
+        node.note_opened()
         self._begin(number, file)
         writer = self.writers.pop(number, None)
         if writer is not None:

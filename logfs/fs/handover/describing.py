@@ -4,6 +4,7 @@
     segments
     raw        NAME  PARTITION  IDENTITY
     plain      NAME  PARTITION  IDENTITY  VIEW
+    in         NAME  PARTITION  IDENTITY  VIEW  SLOT
     meta       NAME  PARTITION  IDENTITY
     range      NAME  PARTITION  IDENTITY  VIEW  START  LIMIT            also follow
     fixed      NAME  PARTITION  IDENTITY  VIEW  START  END  RUNS  SEGMENTS  MTIME  KEY
@@ -26,6 +27,7 @@ from logfs.fs.tree.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    InNode,
     MergedNode,
     MetaNode,
     Node,
@@ -78,7 +80,8 @@ def _describe_merged(node: MergedNode) -> str:
 def _describe_file(node: FileNode, place: str) -> str:
     match node:
         case PlainNode():
-            return f"plain\t{place}\t{node.view:d}"
+            slot = f"\t{node.slot}" if isinstance(node, InNode) else ""
+            return f"{'in' if slot else 'plain'}\t{place}\t{node.view:d}{slot}"
         case MetaNode():
             return f"meta\t{place}"
         case RangeNode():

@@ -37,7 +37,7 @@ from logfs.fs.tree.nodes import (
     RangeNode,
 )
 from logfs.fs.tree.rawnodes import RawDirectoryNode, RawNode, SealedNode
-from logfs.fs.tree.tree import APPEND_VIEWS, Tree
+from logfs.fs.tree.tree import PLAIN_VIEWS, Tree
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import PartitionAddress, Suffix, format_address, parse_point
 from logfs.log.segments.segment import Segment
@@ -46,8 +46,8 @@ from logfs.types import View
 
 logger = logging.getLogger(__name__)
 
-_SUFFIX = {view: suffix for suffix, view in APPEND_VIEWS.items()}
-_READS_LOG = frozenset({"plain", "range", "follow", "fixed"})
+_SUFFIX = {view: suffix for suffix, view in PLAIN_VIEWS.items()}
+_READS_LOG = frozenset({"plain", "in", "range", "follow", "fixed"})
 """The kinds of files whose partition is not reloaded while they are open."""
 _MERGED = "merged" + SEPARATOR
 _LARGEST_MERGED_BYTES = 4 << 20
@@ -234,6 +234,11 @@ def _named(tree: Tree, partition: MountedPartition, suffix: Suffix) -> Node:
     return cast("Node", tree.find(tree.topic(topic), name.encode()))
 
 
+def _restore_in(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    view, slot = View(int(fields[0])), int(fields[1])
+    return tree.writer(tree.topic(partition.topic_partition.topic), partition, view, slot)
+
+
 def _restore_range(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
     return RangeNode(partition, _growing(partition, fields), tree.ownership)
 
@@ -297,6 +302,7 @@ _MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {
         partition, tree.ownership, tree.segments, tree.segments.mtime_ms
     ),
     "plain": lambda tree, partition, fields: _named(tree, partition, _SUFFIX[View(int(fields[0]))]),
+    "in": _restore_in,
     "meta": lambda tree, partition, _: _named(tree, partition, Suffix.META),
     "range": _restore_range,
     "follow": _restore_follow,

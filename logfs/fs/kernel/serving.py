@@ -24,7 +24,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     "serving_close": (None, ctypes.c_uint64),
     "serving_know": (
         None, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_int64,
-        ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64,
+        ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64,
     ),
     "serving_know_directory": (
         None, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32,
@@ -32,7 +32,7 @@ _TYPES: dict[str, tuple[object, ...]] = {
     ),
     "naming_know": (
         ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t,
-        ctypes.c_uint64, ctypes.c_uint32,
+        ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int,
     ),
     "naming_take": (ctypes.c_uint64, ctypes.c_uint64),
     "naming_take_all": (ctypes.c_size_t, _Numbers, _Numbers),
@@ -128,7 +128,7 @@ class Serving:
 
     def serve_attributes(
         self,
-        ino: int,
+        numbers: tuple[int, int],
         partition: int,
         mark: tuple[int, int],
         view: int,
@@ -138,7 +138,7 @@ class Serving:
         """Answer stats of an inode natively from now on; see ``serving.h``.
 
         Args:
-            ino: The inode.
+            numbers: The inode, as the kernel and as programs know it.
             partition: The address of its partition.
             mark: What ``PartitionLock.mark`` said while the attributes were these.
             view: The view of the inode.
@@ -146,10 +146,10 @@ class Serving:
             append_key: The number of the partition if files of the inode may be opened to append
                 natively, too; else 0.
         """
-        changes, length = mark
+        (ino, shown), (changes, length) = numbers, mark
         mode, uid, gid, size, _ = attributes
         self._library.logfs_serving_know(
-            ino, partition, changes, view, size - length, mode, uid, gid, append_key
+            ino, partition, changes, view, size - length, mode, uid, gid, append_key, shown
         )
 
     def forget(self) -> None:
@@ -162,14 +162,25 @@ class Serving:
         timeout_ms = int(timeout_s * 1000)
         self._library.logfs_serving_know_directory(ino, mode, uid, gid, mtime_ms, timeout_ms)
 
-    def know_name(self, parent: int, name: bytes, ino: int, timeout_s: float) -> int:
-        """Answer look-ups of a name natively from now on; see ``serving.h``.
+    def know_name(
+        self, parent: int, name: bytes, ino: int, timeout_s: float, *, is_single: bool
+    ) -> int:
+        """Answer look-ups of a name natively from now on; see ``naming.h``.
+
+        Args:
+            parent: The directory.
+            name: The name in it.
+            ino: The inode.
+            timeout_s: How long the kernel may keep the name.
+            is_single: Each open file of the name has another inode, and one is about to be opened.
 
         Returns:
             0, or the inode that has to be taken before.
         """
         timeout_ms = int(timeout_s * 1000)
-        return int(self._library.logfs_naming_know(parent, name, len(name), ino, timeout_ms))
+        return int(
+            self._library.logfs_naming_know(parent, name, len(name), ino, timeout_ms, is_single)
+        )
 
     def take_name(self, ino: int) -> int:
         """Leave look-ups of an inode to Python; returns how many were answered before."""

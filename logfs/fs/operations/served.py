@@ -58,9 +58,9 @@ from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.indexwait import IndexWait
 from logfs.fs.tree.inodes import InodeTable
-from logfs.fs.tree.lookups import Lookups
+from logfs.fs.tree.lookups import Lookups, wait_for_releases
 from logfs.fs.tree.nativenames import NativeNames
-from logfs.fs.tree.nodes import DirectoryNode, FileNode, Node, PlainNode, TopicNode
+from logfs.fs.tree.nodes import DirectoryNode, FileNode, InNode, Node, PlainNode, TopicNode
 from logfs.fs.tree.replies import RequestCounts, make_entry, make_statvfs, request_handler
 from logfs.fs.tree.rules import check_open, partition_to_make, refusal
 from logfs.fs.tree.storewaits import StoreWaits, interruptible
@@ -227,13 +227,13 @@ class Operations(RefusedOperations):
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
         node = await self.lookups.resolved(inode, ctx.pid)
-        partition = node.partition
-        if partition is not None and partition.executor.releasing is not None:
-            await partition.executor.releasing.wait()
+        await wait_for_releases(node)
         entry = await self._entry(node)
-        if self.store_waits.has_store:
+        if self.store_waits.has_store or isinstance(node, InNode):
             entry.st_ino = self.inodes.shown_number(node)
-        elif isinstance(node, PlainNode):
+        if self.store_waits.has_store:
+            return entry
+        if isinstance(node, PlainNode):
             self.files.native.serve_attributes(node)
         elif isinstance(node, TopicNode) and self.tree.is_live(node):
             self.native_names.know_directory(node)

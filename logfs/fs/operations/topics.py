@@ -15,7 +15,7 @@ from logfs.fs.options import MountOptions
 from logfs.fs.partitions.quotas import Quotas
 from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nativenames import NativeNames
-from logfs.fs.tree.nodes import Node, PlainNode, TopicNode
+from logfs.fs.tree.nodes import InNode, Node, PlainNode, TopicNode
 from logfs.fs.tree.rules import refusal
 from logfs.fs.tree.tree import Tree
 from logfs.log.attributes import Ownership as StoredOwnership
@@ -238,6 +238,6 @@ def owner_key(node: Node) -> tuple[str, int | None]:
     """
     if isinstance(node, TopicNode):
         return node.name, None
-    if isinstance(node, PlainNode):
+    if isinstance(node, PlainNode) and not isinstance(node, InNode):
         return node.partition.topic_partition
     raise refusal(read_only=False)

@@ -30,7 +30,7 @@ import trio
 
 from logfs.control.requests import CHANGING
 from logfs.fs.threads import run_in_thread
-from logfs.fs.tree.nodes import FileNode, MetaNode, Node, PlainNode, TopicNode
+from logfs.fs.tree.nodes import FileNode, InNode, MetaNode, Node, PlainNode, TopicNode
 from logfs.fs.tree.rawnodes import RawNode
 from logfs.log.reading.address import SEGMENTS_NAME
 from logfs.types import View
@@ -219,6 +219,7 @@ def name_of_node(node: Node) -> str | None:
         suffix = ".meta"
     elif isinstance(node, PlainNode):
         suffix = "" if node.view is View.TEXT else f".{node.view.name.lower()}"
+        suffix += ".in" if isinstance(node, InNode) else ""
     return f"{node.partition.topic_partition}{suffix}"
 
 

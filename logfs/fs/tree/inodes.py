@@ -26,12 +26,17 @@ class Numbered(Protocol):
 
     Attributes:
         key: Two nodes with the same key are the same inode.
+        shown_key: The key whose number programs see.
         ino: The inode number, 0 until there is one.
     """
 
     @property
     def key(self) -> str:
         """Return the key."""
+
+    @property
+    def shown_key(self) -> str:
+        """Return the key whose number programs see."""
 
     ino: int
 
@@ -132,8 +137,8 @@ class InodeTable(Generic[NodeT]):
         return node
 
     def shown_number(self, node: NodeT) -> int:
-        """Return the number that programs see: that of the canonical node with the same key."""
-        return ROOT_INODE if node.ino == ROOT_INODE else self._place(node.key)[0]
+        """Return the number that programs see: that of the canonical node with the same bytes."""
+        return ROOT_INODE if node.ino == ROOT_INODE else self._place(node.shown_key)[0]
 
     def replace(self, node: NodeT) -> None:
         """Put a node in the place of that with its number, if the kernel knows it."""

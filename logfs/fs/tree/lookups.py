@@ -54,9 +54,7 @@ class Lookups:
             LogfsError, OSError: See ``Tree.find``.
         """
         found = self._tree.find(parent, name)
-        partition = found.partition
-        if partition is not None and partition.executor.releasing is not None:
-            await partition.executor.releasing.wait()
+        await wait_for_releases(found)
         if not isinstance(found, Node):
             found = await self._ask(parent, name, found)
         known = self._inodes.canonical(found)
@@ -119,6 +117,13 @@ class Lookups:
                 now_ms=now_ms,
                 serial=next(self._serials),
             )
+
+
+async def wait_for_releases(found: Node | DeferredLookup[Node]) -> None:
+    """Wait until the partition of a node has the last lines of files that were closed."""
+    partition = found.partition
+    if partition is not None and partition.executor.releasing is not None:
+        await partition.executor.releasing.wait()
 
 
 def _kind_of(directory: Node) -> PendingIn:

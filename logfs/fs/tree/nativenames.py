@@ -21,6 +21,8 @@ Python has found and the attributes that a stat(2) would get. What could make th
   library adds before it replies. The inode table takes that count together with the name
   (``take``) before it drops an inode. Look-ups of another name or of one that was taken come to
   Python.
+* A name that ends in ``.in`` means another inode for each open file. The library answers it once;
+  then it is left to Python until the file that was opened by it is closed.
 * The daemon ends. Its successor knows no names, and need not know how many look-ups there were: it
   keeps the inodes of the daemon before until the kernel says that it does not know them. A look-up
   that the kernel sends again is left to Python.
@@ -30,7 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from logfs.fs.kernel.hooks import Hooks
-from logfs.fs.tree.nodes import Node, PlainNode, RootNode, TopicNode
+from logfs.fs.tree.nodes import InNode, Node, PlainNode, RootNode, TopicNode
 
 
 class NativeNames:
@@ -72,8 +74,11 @@ class NativeNames:
         elif not (isinstance(node, PlainNode) and isinstance(parent, TopicNode)):
             return
         self._counted.setdefault(node.ino, 0)
+        is_single = isinstance(node, InNode)
         for _ in range(2):
-            other = hooks.serving.know_name(parent.ino, name, node.ino, node.entry_timeout_s)
+            other = hooks.serving.know_name(
+                parent.ino, name, node.ino, node.entry_timeout_s, is_single=is_single
+            )
             if not other:
                 break
             self._counted[other] += hooks.serving.take_name(other)

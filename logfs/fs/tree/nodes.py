@@ -6,6 +6,7 @@ asked for every time. The bytes of all others never change, so the kernel caches
 No pyfuse3, no awaiting. ``attributes`` reads memory only, except for nodes with ``asks_disk``.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
@@ -31,6 +32,7 @@ MOST_KNOWN_PARTS = 1 << 16
 """Parts of merged nodes in memory, of about a kilobyte each; the last looked up node has all."""
 
 _READ_ONLY = ~0o222
+_APPEND_ONLY = ~0o444
 
 
 class Node:
@@ -51,6 +53,11 @@ class Node:
     def __init__(self, key: str) -> None:
         self.key = key
         self.ino = 0
+
+    @property
+    def shown_key(self) -> str:
+        """Return the key whose number programs see: that of another inode with the same bytes."""
+        return self.key
 
     @property
     def partition(self) -> MountedPartition | None:
@@ -95,6 +102,7 @@ class TopicNode(DirectoryNode):
     Attributes:
         name: The name of the topic.
         plain: The plain names that were looked up, a cache for the tree.
+        writers: The inodes of the names that end in ``.in``, by partition and view.
     """
 
     def __init__(
@@ -109,6 +117,7 @@ class TopicNode(DirectoryNode):
         self.name = name
         self.topic_id = topic_id
         self.plain: dict[bytes, FileNode] = {}
+        self.writers: dict[tuple[int, View], list[InNode]] = {}
 
     def attributes(self) -> FileAttributes:
         """Return the present attributes."""
@@ -181,6 +190,12 @@ class FileNode(Node):
             mode &= _READ_ONLY
         return FileAttributes(mode, uid, gid, self.size(), self.mtime_ms())
 
+    def note_opened(self) -> None:
+        """Note that Python has a file of the inode open, or has restored it."""
+
+    def note_closed(self) -> None:
+        """Note that such a file was closed."""
+
     def size(self) -> int:
         """Return the length in bytes."""
         raise NotImplementedError
@@ -206,6 +221,56 @@ class PlainNode(FileNode):
         if partition.log.indexing is not None:
             return 0
         return partition.log.snapshot.end_position(partition.level, self.view)
+
+
+class InNode(PlainNode):
+    """A name that ends in ``.in`` and only takes appends; each open file has another such inode.
+
+    The kernel lets one write of an inode run at a time, so that writers of ``0`` wait for each
+    other. Source: fuse_direct_write_iter in fs/fuse/file.c.
+
+    Args:
+        slot: The number of the inode among those of its name.
+
+    Attributes:
+        open_files: How many open files the inode has, without those that were opened natively.
+        given_s: When a look-up was last answered with it that no open has followed.
+    """
+
+    entry_timeout_s = 0.0
+
+    def __init__(
+        self, partition: MountedPartition, view: View, ownership: MountOwnership, slot: int
+    ) -> None:
+        super().__init__(partition, view, ownership)
+        self._shown_key = self.key
+        self.key += f" in {slot}"
+        self.slot = slot
+        self.open_files = 0
+        self.given_s = -math.inf
+
+    @property
+    def shown_key(self) -> str:
+        """Return the key of the name without ``.in``: programs that compare see one file."""
+        return self._shown_key
+
+    def note_opened(self) -> None:
+        """Note that Python has a file of the inode open, or has restored it."""
+        self.open_files += 1
+        self.given_s = -math.inf
+
+    def note_closed(self) -> None:
+        """Note that such a file was closed."""
+        self.open_files -= 1
+
+    def attributes(self) -> FileAttributes:
+        """Return the present attributes, without read permission for any user.
+
+        Raises:
+            StaleError: The partition was reloaded, and positions have another meaning.
+        """
+        found = super().attributes()
+        return found._replace(mode=found.mode & _APPEND_ONLY)
 
 
 class RangeNode(FileNode):

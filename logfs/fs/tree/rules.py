@@ -1,7 +1,7 @@
 """What may be opened and created: files only take appends, as after ``chattr +a``.
 
-open for reading                 everything
->>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl
+open for reading                 everything except 0.in, 0.tsv.in, 0.jsonl.in
+>>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl, and the three above
 >   cp  rsync  sed -i  truncate  EPERM
 touch of a missing partition     creates it, and all with lower numbers
 >>  of a missing partition       ENOENT; with the mount option create as touch
@@ -17,7 +17,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.fs.kernel.errnos import RefusedError
-from logfs.fs.tree.nodes import FileNode, Node, TopicNode
+from logfs.fs.tree.nodes import FileNode, InNode, Node, TopicNode
 from logfs.fs.tree.tree import APPEND_VIEWS, Tree
 
 
@@ -27,8 +27,11 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
     Raises:
         ReadOnlyError: Nothing may be written on this mount.
         MirrorError: The partition is a mirror.
-        RefusedError: The file takes no appends, or the flags ask for more than appending.
+        RefusedError: The file takes no appends, takes nothing but appends, or the flags ask for
+            more than appending.
     """
+    if isinstance(node, InNode) and flags & os.O_ACCMODE != os.O_WRONLY:
+        raise RefusedError("the file only takes appends (>>); read the name without .in")
     writes = flags & os.O_ACCMODE != os.O_RDONLY
     if not (writes or flags & os.O_TRUNC):
         return

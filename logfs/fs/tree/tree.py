@@ -11,7 +11,7 @@ result is a ``DeferredLookup``, which the caller runs where it may block. No pyf
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
 from typing import Generic, NamedTuple, TypeVar
@@ -27,6 +27,7 @@ from logfs.fs.tree.nodes import (
     FileNode,
     FixedNode,
     FollowNode,
+    InNode,
     MergedNode,
     MergedPartitions,
     MetaNode,
@@ -64,8 +65,15 @@ T = TypeVar("T")
 HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
-APPEND_VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+PLAIN_VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+"""The suffixes of names that take appends and are read."""
+_IN_VIEWS = {Suffix.IN: View.TEXT, Suffix.TSV_IN: View.TSV, Suffix.JSONL_IN: View.JSONL}
+APPEND_VIEWS = PLAIN_VIEWS | _IN_VIEWS
 """The suffixes of names that take appends."""
+_MOST_WRITERS = 256
+"""How many inodes a name that ends in ``.in`` has; more open files share them."""
+_GIVEN_S = 0.01
+"""How long after a look-up its open is expected."""
 _DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
 _MAX_FOUND = 256
@@ -148,6 +156,7 @@ class Tree:
         segments: The directory ``.segments``.
         time_zone: Zone of dates and times that name none.
         meta_of_mount: Returns the facts of the mount for ``.meta``; set it before a look-up.
+        opened_natively: Returns the inodes of a partition with files that Python does not know.
     """
 
     def __init__(
@@ -162,6 +171,7 @@ class Tree:
         self.ownership = ownership
         self.time_zone = time_zone
         self.meta_of_mount: Callable[[], dict[str, object]] = dict
+        self.opened_natively: Callable[[MountedPartition], Collection[int]] = lambda _: ()
         self._clock = clock
         self._level = level
         self._started_ms = clock.now_ms()
@@ -289,8 +299,10 @@ class Tree:
         if self.topic(topic.name) is not topic:
             raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
         partition = self.partition(topic.name, address.partition)
-        view = APPEND_VIEWS.get(address.view)
+        view = PLAIN_VIEWS.get(address.view)
         partition.note_config()
+        if address.view.is_in:
+            return self._free_writer(topic, partition, _IN_VIEWS[address.view])
         if address.has_selector:
             snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
             return self.lookup_cache.get(
@@ -306,6 +318,31 @@ class Tree:
             node = FollowNode(partition, resolved, self.ownership)
         topic.plain[name.encode()] = node
         return node
+
+    def _free_writer(self, topic: TopicNode, partition: MountedPartition, view: View) -> InNode:
+        """Return the first inode of a ``.in`` name that no program appends to."""
+        opened, now_s = self.opened_natively(partition), self._clock.monotonic_s()
+        slot, node = 0, self.writer(topic, partition, view, 0)
+        while node.open_files or node.ino in opened or now_s - node.given_s < _GIVEN_S:
+            slot += 1
+            if slot == _MOST_WRITERS:
+                node = min(topic.writers[partition.topic_partition.partition, view], key=_load)
+                break
+            node = self.writer(topic, partition, view, slot)
+        node.given_s = now_s
+        return node
+
+    def writer(
+        self, topic: TopicNode, partition: MountedPartition, view: View, slot: int
+    ) -> InNode:
+        """Return an inode of a name that ends in ``.in``, by its number."""
+        key = partition.topic_partition.partition, view
+        nodes = topic.writers.setdefault(key, [])
+        if nodes and not (nodes[0].is_current and nodes[0].partition is partition):
+            nodes.clear()
+        while len(nodes) <= slot:
+            nodes.append(InNode(partition, view, self.ownership, len(nodes)))
+        return nodes[slot]
 
     def _range(self, name: str, now_ms: int | None = None) -> "DeferredLookup[Node]":
         """Return the look-up of a range of a topic.
@@ -479,6 +516,10 @@ class Tree:
         if isinstance(directory, RawDirectoryNode):
             return DeferredLookup(directory.partition, _raw_names, (directory.partition,))
         raise NotADirectoryNodeError("a file is listed as a directory")
+
+
+def _load(node: InNode) -> int:
+    return node.open_files
 
 
 def _raw_names(partition: MountedPartition) -> list[str]:

@@ -62,6 +62,9 @@ VIEW_TABLE: tuple[tuple[str, str], ...] = (
     (".jsonl", "one JSON object a line: offset, timestamp, key, value, headers"),
     (".meta", "JSON: offsets, times, segments, sizes, durability, losses"),
     (".follow", "as without a view, but a read at the end waits for the next record"),
+    (".in", "takes appends only; each open file has its own inode, for many writers"),
+    (".tsv.in", "the same for lines as in .tsv"),
+    (".jsonl.in", "the same for lines as in .jsonl"),
 )
 """Rows (suffix, meaning) of what may end a name; selectors and views combine."""
 
@@ -80,6 +83,14 @@ class Suffix(StrEnum):
     JSONL = ".jsonl"
     META = ".meta"
     FOLLOW = ".follow"
+    IN = ".in"
+    TSV_IN = ".tsv.in"
+    JSONL_IN = ".jsonl.in"
+
+    @property
+    def is_in(self) -> bool:
+        """Whether such a name only takes appends: it has no records that could be selected."""
+        return self in (Suffix.IN, Suffix.TSV_IN, Suffix.JSONL_IN)
 
 
 class Time(ABC):
@@ -289,7 +300,7 @@ def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
     if not selector.startswith("@"):
         raise _unknown(name)
     start, end = _parse_selector(selector[1:], time_zone)
-    if view is Suffix.META:
+    if view is Suffix.META or view.is_in:
         raise UnknownNameError(f"{name!r}: {view} goes without a selector")
     return PartitionAddress(int(number[0]), start, end, view)
 
@@ -313,7 +324,7 @@ def parse_topic_range(name: str, time_zone: tzinfo) -> TopicRange:
     topic, _, rest = name.partition("@")
     parse_topic_name(topic)
     selector, view = _split_view(rest)
-    if view in (Suffix.META, Suffix.FOLLOW):
+    if view in (Suffix.META, Suffix.FOLLOW) or view.is_in:
         raise UnknownNameError(
             f"{name!r}: {view} is a view of one partition; expected TOPIC@FROM[..TO], "
             "TOPIC@FROM[..TO].tsv or TOPIC@FROM[..TO].jsonl"
@@ -432,7 +443,7 @@ def _format_moment(timestamp_ms: int) -> str:
 
 def _split_view(text: str) -> tuple[str, Suffix]:
     """Return what is before the view at the end of a name, and the view."""
-    view = next((s for s in Suffix if s is not Suffix.TEXT and text.endswith(s)), Suffix.TEXT)
+    view = max((suffix for suffix in Suffix if text.endswith(suffix)), key=len)
     return text.removesuffix(view), view
 
 

@@ -19,6 +19,7 @@ struct known {
     int view;
     uint32_t mode, uid, gid;
     uint64_t append_key; /* 0: Python opens the file */
+    uint64_t shown;      /* the number that programs see */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +56,7 @@ int attributes_find(uint64_t node, struct attributes_reply *found) {
     *found = (struct attributes_reply){
         .valid_s = known.valid_ms / 1000,
         .valid_ns = known.valid_ms % 1000 * 1000000,
-        .node = node,
+        .node = known.shown,
         .size = (uint64_t)(known.before + length),
         .blocks = ((uint64_t)(known.before + length) + BLOCK_BYTES - 1) / BLOCK_BYTES,
         .accessed_s = modified_s,
@@ -111,7 +112,7 @@ static void know(struct known known) {
 
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
-                        uint64_t append_key) {
+                        uint64_t append_key, uint64_t shown) {
     know((struct known){.node = node,
                         .partition = partition,
                         .changes = changes,
@@ -120,12 +121,14 @@ void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes
                         .mode = mode,
                         .uid = uid,
                         .gid = gid,
-                        .append_key = append_key});
+                        .append_key = append_key,
+                        .shown = shown});
 }
 
 void logfs_serving_know_directory(uint64_t node, uint32_t mode, uint32_t uid, uint32_t gid,
                                   int64_t modified_ms, uint32_t valid_ms) {
     know((struct known){.node = node,
+                        .shown = node,
                         .modified_ms = modified_ms,
                         .valid_ms = valid_ms,
                         .mode = mode,

@@ -16,10 +16,11 @@
 
 /* Answer GETATTRs of an inode natively from now on, as long as Python has not changed its partition
    since it was marked with changes. before: the position at which the active segment begins in the view.
-   append_key: if it may be opened to append natively, too: of its partition, as above. Else 0. */
+   append_key: if it may be opened to append natively, too: of its partition, as above. Else 0.
+   shown: the number of the inode that programs see. */
 void logfs_serving_know(uint64_t node, log_partition *partition, int64_t changes, int view,
                         int64_t before, uint32_t mode, uint32_t uid, uint32_t gid,
-                        uint64_t append_key);
+                        uint64_t append_key, uint64_t shown);
 
 /* The same for a directory, which is as it is until logfs_serving_forget. valid_ms: how long the kernel may
    keep the attributes. */

@@ -17,12 +17,15 @@ struct named {
     uint64_t parent, lookups; /* lookups: that Python has not taken */
     uint32_t kept_ms;         /* how long the kernel may keep the name */
     uint32_t size;
+    uint8_t is_single; /* each open file of it has another inode */
+    uint8_t is_given;  /* then: a look-up was answered with this one, and it may be open */
     char name[NAME_BYTES];
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t nodes[PLACES]; /* the inode at each place; 0: none */
 static struct named places[PLACES];
+static int has_single; /* such a name was known */
 
 static unsigned place_of(uint64_t parent, const char *name, size_t size) {
     uint64_t hash = 14695981039346656037u ^ parent; /* FNV-1a */
@@ -46,8 +49,10 @@ static int find(uint64_t parent, const char *name, size_t size, struct entry_rep
     int is_found;
 
     pthread_mutex_lock(&mutex);
-    is_found = is_at(place, parent, name, size) && attributes_find(nodes[place], &found);
+    is_found = is_at(place, parent, name, size) && !places[place].is_given &&
+               attributes_find(nodes[place], &found);
     if (is_found) {
+        places[place].is_given = places[place].is_single;
         places[place].lookups++;
         *entry = (struct entry_reply){
             .node = nodes[place],
@@ -79,24 +84,40 @@ int naming_look_up(const struct request_header *header, size_t size) {
     return 1;
 }
 
+void naming_give_back(uint64_t node) {
+    if (__atomic_load_n(&has_single, __ATOMIC_RELAXED) == 0)
+        return;
+    pthread_mutex_lock(&mutex);
+    for (unsigned place = 0; node != 0 && place < PLACES; place++)
+        if (nodes[place] == node)
+            places[place].is_given = 0;
+    pthread_mutex_unlock(&mutex);
+}
+
 /* --- For Python ---------------------------------------------------------------------------------- */
 
 uint64_t logfs_naming_know(
-    uint64_t parent, const char *name, size_t size, uint64_t node, uint32_t kept_ms) {
+    uint64_t parent, const char *name, size_t size, uint64_t node, uint32_t kept_ms, int is_single) {
     unsigned place = place_of(parent, name, size);
     uint64_t other = 0;
 
     if (size == 0 || size > NAME_BYTES)
         return 0;
+    if (is_single)
+        __atomic_store_n(&has_single, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&mutex);
     if (nodes[place] != 0 && !(nodes[place] == node && is_at(place, parent, name, size))) {
         other = nodes[place];
     } else if (nodes[place] == 0) {
-        places[place] =
-            (struct named){.parent = parent, .kept_ms = kept_ms, .size = (uint32_t)size};
+        places[place] = (struct named){.parent = parent,
+                                       .kept_ms = kept_ms,
+                                       .size = (uint32_t)size,
+                                       .is_single = is_single != 0};
         memcpy(places[place].name, name, size);
         nodes[place] = node;
     }
+    if (other == 0)
+        places[place].is_given = places[place].is_single;
     pthread_mutex_unlock(&mutex);
     return other;
 }

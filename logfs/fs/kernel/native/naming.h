@@ -22,10 +22,11 @@
 /* --- For Python ---------------------------------------------------------------------------------- */
 
 /* Answer LOOKUPs of a name in a directory natively from now on, as long as the attributes of the inode
-   are known. kept_ms: how long the kernel may keep the name. Returns 0, or the inode that has to be taken
-   before: one of its names is at the same place. */
+   are known. kept_ms: how long the kernel may keep the name. is_single: each open file of the name has
+   another inode, and Python has just given this one; it is answered again after naming_give_back. Returns
+   0, or the inode that has to be taken before: one of its names is at the same place. */
 uint64_t logfs_naming_know(
-    uint64_t parent, const char *name, size_t size, uint64_t node, uint32_t kept_ms);
+    uint64_t parent, const char *name, size_t size, uint64_t node, uint32_t kept_ms, int is_single);
 
 /* Leave LOOKUPs of an inode to Python again. Returns how many were answered since it was known. */
 uint64_t logfs_naming_take(uint64_t node);
@@ -38,5 +39,8 @@ size_t logfs_naming_take_all(uint64_t *taken, uint64_t *lookups);
 
 /* Answer a LOOKUP; returns 0 if it is left to Python. Any thread. */
 int naming_look_up(const struct request_header *header, size_t size);
+
+/* Note that a file of an inode was closed: a single name may give the inode again. Any thread. */
+void naming_give_back(uint64_t node);
 
 #endif

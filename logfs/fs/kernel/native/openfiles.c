@@ -78,7 +78,7 @@ int openfiles_add(const struct open_file *opened) {
     return is_added;
 }
 
-int openfiles_remove(uint64_t fh) {
+int openfiles_remove(uint64_t fh, uint64_t *node) {
     struct open_file **place, *file;
 
     pthread_mutex_lock(&mutex);
@@ -91,6 +91,7 @@ int openfiles_remove(uint64_t fh) {
     *place = file->next;
     own_count--;
     pthread_mutex_unlock(&mutex);
+    *node = file->node;
     handover_note_closed(file->place);
     put_back(file);
     return 1;

@@ -72,8 +72,9 @@ void openfiles_put_back(const struct borrowed *borrowed);
    Returns 0 without memory. */
 int openfiles_add(const struct open_file *opened);
 
-/* Close such a file, whose other requests have been answered. Returns 0 if it is none, or is Python's. */
-int openfiles_remove(uint64_t fh);
+/* Close such a file, whose other requests have been answered. Returns 0 if it is none, or is Python's.
+   node: its inode. */
+int openfiles_remove(uint64_t fh, uint64_t *node);
 
 /* Note that a request goes to Python which no write to its partition may overtake. */
 void openfiles_note_left(uint64_t unique, uint64_t fh, int is_writer);

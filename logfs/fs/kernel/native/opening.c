@@ -10,6 +10,7 @@
 #include "answered.h"
 #include "attributes.h"
 #include "handover.h"
+#include "naming.h"
 #include "openfiles.h"
 #include "session.h"
 #include "watching.h"
@@ -62,6 +63,16 @@ static int add_file(const struct request_header *header, uint32_t flags) {
     return 0;
 }
 
+/* Close a file; returns 0 if it is not one that was opened natively. */
+static int remove_file(uint64_t fh) {
+    uint64_t node;
+
+    if (!openfiles_remove(fh, &node))
+        return 0;
+    naming_give_back(node);
+    return 1;
+}
+
 int opening_open(const struct request_header *header, size_t size) {
     const struct open_request *wanted = (const void *)(header + 1);
     struct open_reply opened = {.fh = header->unique, .open_flags = OPEN_DIRECT_IO | OPEN_KEEP_CACHE};
@@ -71,7 +82,7 @@ int opening_open(const struct request_header *header, size_t size) {
         logfs_keeps_requests() || openfiles_has_left_anywhere() || !add_file(header, wanted->flags))
         return 0;
     if (session_reply(header->unique, 0, &opened, sizeof opened) == -ENOENT)
-        openfiles_remove(opened.fh); /* the program has gone, and will not close it */
+        remove_file(opened.fh); /* the program has gone, and will not close it */
     answered_count(FUSE_OPCODE_OPEN);
     return 1;
 }
@@ -81,7 +92,7 @@ int opening_release(const struct request_header *header, size_t size) {
 
     /* While programs are watched, Python notes each file that is closed. */
     if (size < sizeof *header + sizeof *closed || header->length != size ||
-        __atomic_load_n(&watching_is_on, __ATOMIC_RELAXED) || !openfiles_remove(closed->fh))
+        __atomic_load_n(&watching_is_on, __ATOMIC_RELAXED) || !remove_file(closed->fh))
         return 0;
     answered_count(FUSE_OPCODE_RELEASE);
     return 1;
