@@ -4,6 +4,7 @@ Modules, lowest first; blocking sockets and threads, no trio::
 
     loading     kafka-python without its clients; done before any other module is loaded
     settings    how a cluster is reached: the names of librdkafka, from files and options
+    answers     the error for an answer that is none; pure
     fetching    Fetch requests and answers, batches as they are; pure
     wire        one connection to one broker: TLS, SASL, versions, frames
     cluster     brokers, topics, leaders; requests that go to the right broker

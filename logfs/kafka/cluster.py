@@ -29,6 +29,7 @@ from kafka.protocol.consumer.offsets import (
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 
 from logfs.errors import ClusterRefusedError, ClusterUnreachableError, IllegalTopicNameError
+from logfs.kafka.answers import only
 from logfs.kafka.settings import Address, ClientSettings
 from logfs.kafka.wire import Connection, Message, check
 from logfs.log.reading.address import parse_topic_name
@@ -249,7 +250,8 @@ class Cluster:
             replica_id=-1, topics=[kind(topic=topic, partitions=[row])]
         )
         answer = self.call(node, request, OffsetForLeaderEpochResponse, 4)
-        (found,) = answer.topics[0].partitions
+        about = "OffsetForLeaderEpochResponse"
+        found = only(only(answer.topics, about).partitions, about)
         check(found.error_code, f"{topic}/{partition}: OffsetForLeaderEpoch")
         return found.leader_epoch, found.end_offset
 
@@ -273,7 +275,7 @@ class Cluster:
             include_documentation=False,
         )
         answer = self.call(self._any_node(), request, DescribeConfigsResponse, 4)
-        (found,) = answer.results
+        found = only(answer.results, "DescribeConfigsResponse")
         check(found.error_code, f"{topic}: DescribeConfigs")
         return {
             row.name: row.value

@@ -97,7 +97,7 @@ class Fetcher(threading.Thread):
             except ClusterRefusedError as error:
                 self._owner.refusal = error
                 self._owner.stopping.wait(REFUSED_S + waits.next_s())
-            except (ClusterUnreachableError, BrokerError, OSError, ValueError) as error:
+            except (ClusterUnreachableError, BrokerError, OSError) as error:
                 self._lost(error)
                 self._owner.stopping.wait(waits.next_s())
             except Exception as error:

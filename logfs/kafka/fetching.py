@@ -17,6 +17,8 @@ from uuid import UUID
 
 from kafka.protocol.consumer.fetch import FetchRequest
 
+from logfs.kafka.answers import undecodable
+
 OLDEST_VERSION = 4
 NEWEST_VERSION = 17
 FIRST_WITH_DIVERGENCE = 12
@@ -145,13 +147,13 @@ def decode_fetch(frame: memoryview, version: int) -> FetchAnswer:
         version: The version of the request.
 
     Raises:
-        ValueError: It is no such answer.
+        OSError: It is no such answer.
     """
     reader = _Reader(frame, is_flexible=version >= FIRST_WITH_DIVERGENCE)
     try:
         return _read_answer(reader, version)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise ValueError(f"a fetch answer that does not decode: {error}") from None
+        raise undecodable("FetchResponse", error) from None
 
 
 def _read_answer(reader: "_Reader", version: int) -> FetchAnswer:

@@ -20,6 +20,7 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.producer.produce import ProduceRequest, ProduceResponse
 
 from logfs.errors import BrokerError
+from logfs.kafka.answers import only
 from logfs.kafka.fetching import (
     FIRST_WITH_IDS,
     NEWEST_VERSION,
@@ -104,7 +105,8 @@ def receive_answer(connection: Connection) -> Acknowledged:
     """
     version = connection.version(ProduceRequest, _NEWEST_BY_NAME, 3)
     answer = decode(connection.receive(), ProduceResponse, version)
-    (row,) = answer.responses[0].partition_responses
+    topic = only(answer.responses, "ProduceResponse")
+    row = only(topic.partition_responses, "ProduceResponse")
     text = str(getattr(row, "error_message", None) or "")
     return Acknowledged(row.error_code, row.base_offset, text, answer.throttle_time_ms or 0)
 
@@ -123,7 +125,8 @@ def last_sequence(
     kind = DescribeProducersRequest.TopicRequest
     request = DescribeProducersRequest(topics=[kind(name=topic, partition_indexes=[partition])])
     answer = connection.call(request, DescribeProducersResponse, 0)
-    (row,) = answer.topics[0].partitions
+    about = "DescribeProducersResponse"
+    row = only(only(answer.topics, about).partitions, about)
     if row.error_code in _NOT_AUTHORIZED:
         return None
     check(row.error_code, f"{topic}/{partition}: DescribeProducers")
@@ -236,6 +239,6 @@ def _fetch(connection: Connection, wanted: Wanted, offset: int) -> tuple[memoryv
     connection.send(fetch_request([row], limits), version)
     answer = decode_fetch(connection.receive(), version)
     check(answer.error, what)
-    (found,) = answer.partitions
+    found = only(answer.partitions, "FetchResponse")
     check(found.error, what)
     return found.records, found.log_start_offset, found.high_watermark

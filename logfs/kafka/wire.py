@@ -30,6 +30,7 @@ from kafka.protocol.sasl import (
 
 from logfs import __version__
 from logfs.errors import BrokerError, ClusterRefusedError, ClusterUnreachableError
+from logfs.kafka.answers import undecodable
 from logfs.kafka.settings import Address, ClientSettings, Identification
 
 UNSUPPORTED_VERSION = 35
@@ -249,7 +250,7 @@ def decode(frame: memoryview, response: Message, version: int, *, has_tags: bool
             head += 1  # no tags
         return response.decode(bytes(frame[head:]), version=version)
     except _NOT_AN_ANSWER as error:
-        raise OSError(errno.EPROTO, f"{response.__name__} does not decode: {error}") from None
+        raise undecodable(response.__name__, error) from None
 
 
 def error_name(code: int) -> str:
