@@ -187,7 +187,7 @@ static void arm(struct log *log) {
 
     log->end.due = log->end.due_times = 0;
     partition->bounds = (append_bounds){SEGMENT_BYTES, last, last, last, last, last, LOG_END_ENTRIES, last,
-                                        0, log->segments[log->count - 1].fd};
+                                        0, log->segments[log->count - 1].fd, last, last};
     partition->room_end = last;
     partition->end = &log->end;
     partition->shown = &log->shown;

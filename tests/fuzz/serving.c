@@ -141,7 +141,7 @@ static void arm(int number) {
     const int64_t last = INT64_MAX / 2;
     ends[number].due = ends[number].due_times = 0; /* taken */
     partition->bounds = (append_bounds){last, last, last, last, last, last, LOG_END_ENTRIES, last, 0,
-                                        logs[number]};
+                                        logs[number], last, last};
     partition->settled_announcements = partition->announcements; /* a sync of the log is enough */
     partition->room_end = last;
     partition->end = &ends[number];

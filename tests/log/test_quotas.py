@@ -13,7 +13,7 @@ from logfs.log.host import Host
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm
 from logfs.log.lines.writer import LineWriter
-from logfs.log.quotas import MOST_REQUESTS, SEGMENT_BYTES, TopicUsage
+from logfs.log.quotas import GRANT_S, MOST_REQUESTS, SEGMENT_BYTES, Grant, TopicUsage
 from logfs.log.store import LogStore
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
@@ -186,6 +186,111 @@ def test_a_writer_within_the_rate_never_waits(steps: list[tuple[int, float]]) ->
         now_s += 1 + pause
         usage.spend(size, rate, now_s)
         assert usage.wait_s(usage.spent_bytes, rate, now_s) == 0
+
+
+GRANTING = st.lists(
+    st.one_of(
+        st.tuples(st.just("admit"), st.integers(1, 60_000), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["grant", "end"]), st.just(0), st.integers(0, 3)),
+        st.tuples(st.just("append"), st.integers(1, 60_000), st.integers(0, 3)),
+        st.tuples(st.just("wait"), st.integers(1, 30), st.just(0)),
+        st.tuples(st.just("delete"), st.integers(1, 200_000), st.just(0)),
+    ),
+    max_size=80,
+)
+
+
+class Granting:
+    """Four partitions of a topic, which append by requests and by grants.
+
+    Args:
+        limit: ``logfs.quota.bytes``.
+        rate: ``logfs.quota.producer.byte.rate``.
+    """
+
+    def __init__(self, limit: int, rate: int) -> None:
+        self.limit, self.rate, self.used, self.granted, self.now_s = limit, rate, 0, 0, 50.0
+        self.usage = TopicUsage(lambda: self.used)
+        self.grants: dict[int, tuple[Grant, int, float]] = {}
+
+    def step(self, what: str, size: int, partition: int) -> None:
+        match what:
+            case "wait":
+                self.now_s += size / 10
+            case "delete":
+                self.used -= min(size, self.used)
+            case "append" if partition in self.grants:
+                grant, left, until_s = self.grants[partition]
+                if size <= left and self.now_s <= until_s:
+                    self.used += size
+                    self.granted += size
+                    self.grants[partition] = grant, left - size, until_s
+            case "end" | "grant" | "admit":
+                if partition in self.grants:
+                    grant, left, _ = self.grants.pop(partition)
+                    self.usage.end_grant(grant, left)
+                if what == "admit":
+                    self._admit(size)
+                elif what == "grant":
+                    self._grant(partition)
+
+    def _admit(self, size: int) -> None:
+        with contextlib.suppress(QuotaExceededError):
+            self.usage.admit("topic web", size, self.limit, now_s=self.now_s)
+            self.used += size
+            self.usage.spend(size, self.rate, self.now_s)
+            self.now_s += self.usage.wait_s(self.usage.spent_bytes, self.rate, self.now_s)
+
+    def _grant(self, partition: int) -> None:
+        grant = self.usage.grant(self.limit, self.rate, self.now_s)
+        if grant is not None:
+            self.grants[partition] = grant, grant.size_bytes, self.now_s + GRANT_S
+
+
+@given(GRANTING, st.integers(100_000, 3_000_000), st.integers(100_000, 1_000_000))
+def test_no_order_of_grants_and_requests_exceeds_the_quotas(
+    steps: list[tuple[str, int, int]], limit: int, rate: int
+) -> None:
+    topic, written = Granting(limit, rate), 0
+    for step in steps:
+        before = topic.used
+        topic.step(*step)
+        written += max(topic.used - before, 0)
+        assert topic.used <= limit
+        # One request may take the topic into debt, and a second is allowed at once.
+        assert written <= (topic.now_s - 50.0 + 1) * rate + 60_000
+
+
+def test_a_grant_that_is_not_used_is_given_back() -> None:
+    topic = Granting(10_000_000, 1_000_000)
+    topic.step("admit", 1, 0)
+    for _ in range(1000):
+        topic.step("grant", 0, 0)
+        assert topic.grants[0][1] > 50_000
+        topic.step("end", 0, 0)
+    topic.step("admit", 900_000, 0)
+    assert topic.now_s == 50.0
+
+
+def test_what_is_granted_is_no_room_for_others() -> None:
+    topic = Granting(2_000_000, 10_000_000)
+    topic.step("admit", 1, 0)
+    topic.step("grant", 0, 1)
+    topic.step("admit", 1_999_999, 0)
+    assert topic.used == 1
+    size = topic.grants[1][1]
+    topic.step("append", size, 1)
+    topic.step("admit", 1_999_999 - 2 * size, 0)
+    assert topic.used == topic.limit - size
+
+
+def test_a_grant_that_nothing_ends_takes_no_room_for_long() -> None:
+    topic = Granting(2_000_000, 10_000_000)
+    topic.step("admit", 1, 0)
+    topic.step("grant", 0, 1)
+    topic.step("wait", 30, 0)
+    topic.step("admit", 1_999_999, 0)
+    assert topic.used == topic.limit
 
 
 WRITES = st.lists(

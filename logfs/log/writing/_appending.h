@@ -207,6 +207,7 @@ typedef struct append_bounds { /* all are inclusive */
     int64_t max_batch_bytes;
     int32_t leader_epoch;
     int fd; /* of the .log */
+    int64_t granted_bytes, granted_until_ms; /* of the quotas of the topic */
 } append_bounds;
 
 #define APPEND_CLASSES 12 /* of counters.py */
@@ -551,6 +552,10 @@ static int native_keep(void *of) {
 static const write_steps NATIVE_STEPS = {
     native_announce, native_append, native_cancel, native_consume, native_keep};
 
+static int64_t appending_now_ms(const log_partition *partition) {
+    return partition->clock_ms ? partition->clock_ms : clock_ns(CLOCK_REALTIME) / 1000000;
+}
+
 /* Apply a write; the caller has the mutex. */
 static int64_t appending_apply(
     log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes) {
@@ -559,11 +564,9 @@ static int64_t appending_apply(
     const uint8_t *last = memrchr(data, '\n', (size_t)size);
     int64_t stop = last == NULL ? 0 : last + 1 - data, rest = size - stop, accepted;
     int64_t head = line == NULL ? 0 : line->line_bytes;
-    int64_t now_ms = partition->clock_ms;
+    int64_t now_ms = appending_now_ms(partition), granted;
     lf_encoded encoded;
 
-    if (now_ms == 0)
-        now_ms = clock_ns(CLOCK_REALTIME) / 1000000;
     if (!partition->is_armed)
         return APPENDING_LEFT;
     if (line != NULL && (line->fd < 0 || line->is_durable || line->is_void ||
@@ -575,6 +578,10 @@ static int64_t appending_apply(
                      !appending_encode(partition, writer, data, stop, now_ms, &encoded) ||
                      !appending_fits(partition, &encoded)))
         return APPENDING_LEFT;
+    granted = (stop > 0 ? encoded.size : 0) + rest;
+    if (granted > partition->bounds.granted_bytes || now_ms > partition->bounds.granted_until_ms)
+        return APPENDING_LEFT;
+    partition->bounds.granted_bytes -= granted;
 
     native_write write = {partition, line, &encoded, data + stop, rest, stop, now_ms};
     notes->begin(notes, partition->end->at.next_offset, head);

@@ -68,6 +68,8 @@ cdef extern from "_appending.h" nogil:
         int64_t max_batch_bytes
         int32_t leader_epoch
         int fd
+        int64_t granted_bytes
+        int64_t granted_until_ms
     ctypedef struct shown_end:
         uint64_t version
         int64_t next_offset
@@ -119,6 +121,7 @@ cdef extern from "_appending.h" nogil:
     void put(int *, int)
     void put_long(int64_t *, int64_t)
     log_partition *partition_new(lf_encode *)
+    int64_t appending_now_ms(const log_partition *)
     void partition_arm(log_partition *)
     void partition_disarm(log_partition *)
     void partition_change(log_partition *)

@@ -141,6 +141,16 @@ cdef class PartitionLock:
         partition_show_position(partition, end.end.at.file_position)
         partition_arm(partition)
 
+    def grant(self, int64_t size_bytes, int64_t duration_ms):
+        """Let the thread append so much, unfinished lines included, for so long. With the lock."""
+        self.partition.bounds.granted_bytes = size_bytes
+        self.partition.bounds.granted_until_ms = appending_now_ms(self.partition) + duration_ms
+
+    @property
+    def granted_bytes(self):
+        """How much the thread may still append; with the lock."""
+        return self.partition.bounds.granted_bytes
+
     def disarm(self):
         """Leave the log to Python, and let go of its end, which has the file. With the lock."""
         partition_disarm(self.partition)

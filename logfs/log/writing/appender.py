@@ -13,6 +13,7 @@ from logfs.errors import EarlierRecordsError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
+from logfs.log.quotas import GRANT_S
 from logfs.log.segments.segment import sync_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.writing._end import LINE_KEPT_BYTES
@@ -34,6 +35,7 @@ from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
+_WITHOUT_END = 1 << 62
 _NEVER = 2**63 - 1
 _LEAST_BATCH_BYTES = 2 * LINE_KEPT_BYTES
 """Where batches may be smaller, Python decides whether an unfinished line fits."""
@@ -345,8 +347,8 @@ class Appender:
                 and state.deferred is None
                 and not state.line_files.void
                 and state.config.flush_messages == _NEVER
-                and not state.config.has_quota
                 and _are_plain(state.options)
+                and self._may_append()
             ):
                 low = state.reservation.low
                 active.arm(
@@ -357,6 +359,20 @@ class Appender:
                     low,
                     may_sync=self._flusher.takes_one_sync,
                 )
+
+    def _may_append(self) -> bool:
+        """Take a grant if the topic has quotas; return False if there is none."""
+        state, config = self._state, self._state.config
+        state.end_grant()
+        if not config.has_quota:
+            state.lock.grant(_WITHOUT_END, _WITHOUT_END)
+            return True
+        limit, rate = config.logfs_quota_bytes, config.logfs_quota_producer_byte_rate
+        state.grant = state.usage.grant(limit, rate, self._clock_s())
+        if state.grant is None:
+            return False
+        state.lock.grant(state.grant.size_bytes, round(GRANT_S * 1000))
+        return True
 
     # Inside
 
@@ -479,6 +495,7 @@ class Appender:
         counters.append_s.observe(now_s - started_s)
         if rate > 0:
             size_bytes = sum(len(batch.data) for batch in batches[:done])
+            self._state.end_grant()
             self._state.usage.spend(size_bytes, rate, now_s)
 
     def write_failed(self, active: ActiveSegment, error: OSError) -> None:

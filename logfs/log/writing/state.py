@@ -25,7 +25,7 @@ from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host, cache_mark
 from logfs.log.mirrorfile import MirrorFacts, MirrorSource
 from logfs.log.producers.state import ProducerState
-from logfs.log.quotas import TopicUsage
+from logfs.log.quotas import Grant, TopicUsage
 from logfs.log.reading.readable import ReadableState
 from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
@@ -177,6 +177,7 @@ class PartitionState(_WrittenState):
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
         mirror_facts: The report of the process that mirrors it; None: none yet.
         usage: The use of the quotas of the topic.
+        grant: What the native thread may append of it; None: nothing, or any amount.
         options: How records for this topic become batches.
     """
 
@@ -198,6 +199,7 @@ class PartitionState(_WrittenState):
     tier: "TieredPartition | None" = None
     remote: "RemoteStatus | None" = None
     usage: TopicUsage = field(default_factory=TopicUsage)
+    grant: Grant | None = None
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)
     line_files: LineFiles = field(init=False)
@@ -217,10 +219,21 @@ class PartitionState(_WrittenState):
             self.options = encode_options(config, self.epochs.latest)
 
     def admit(self, size_bytes: int) -> None:
-        """Let a new request append so many bytes of batches; raise QuotaExceededError if not."""
+        """Let a new request append so many bytes of batches; raise QuotaExceededError if not.
+
+        With the lock.
+        """
+        self.end_grant()
         limit = self.config.logfs_quota_bytes
         if limit >= 0:
-            self.usage.admit(f"topic {self.topic_partition.topic}", size_bytes, limit)
+            what, now_s = f"topic {self.topic_partition.topic}", self.host.clock_s()
+            self.usage.admit(what, size_bytes, limit, now_s=now_s)
+
+    def end_grant(self) -> None:
+        """Return what the native thread has not appended of its grant. With the lock."""
+        grant, self.grant = self.grant, None
+        if grant is not None:
+            self.usage.end_grant(grant, self.lock.granted_bytes)
 
     def check_writable(self) -> None:
         """Raise the error that an append would meet before it touches the disk.
