@@ -6,8 +6,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -30,7 +31,12 @@ from benchmarks.runs import RUNS, Run, path_of, write_run
     is_flag=True,
     help="Measure beside a Kafka broker, its tools and kcat.",
 )
-@click.option("--quick", is_flag=True, help="Less data and fewer runs, about a minute.")
+@click.option(
+    "--quick", "size", flag_value="quick", help="Less data and fewer runs, about a minute."
+)
+@click.option(
+    "--tiny", "size", flag_value="tiny", help="As little as possible: can everything be measured?"
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every run there.")
 @click.option(
     "--record",
@@ -48,7 +54,7 @@ from benchmarks.runs import RUNS, Run, path_of, write_run
 def main(
     names: Sequence[str],
     is_beside_peers: bool,
-    quick: bool,
+    size: str | None,
     json_file: Path | None,
     is_recorded: bool,
     directory: Path | None,
@@ -63,12 +69,13 @@ def main(
     for name in names:
         if name not in questions:
             raise click.BadParameter(f"expected one of {', '.join(questions)}, not {name!r}")
-    if is_recorded and names:
-        raise click.UsageError("--record keeps whole runs: leave ROW out")
+    if is_recorded and (names or size == "tiny"):
+        raise click.UsageError("--record keeps whole runs: leave ROW and --tiny out")
     # Installations have bytecode. Here PYTHONDONTWRITEBYTECODE may keep Python from writing it.
     compileall.compile_dir(str(ROOT / "logfs"), quiet=1)
     wanted = {name: questions[name] for name in dict.fromkeys(names or questions)}
-    run = _measure(wanted, directory or _default_directory(), is_beside_peers, quick)
+    sized = partial(Bench, quick=size is not None, tiny=size == "tiny")
+    run = _measure(wanted, directory or _default_directory(), is_beside_peers, sized)
     if json_file is not None:
         write_run(json_file, run)
     if is_recorded:
@@ -80,9 +87,12 @@ def main(
 
 
 def _measure(
-    questions: Mapping[str, Question], parent: Path, is_beside_peers: bool, quick: bool
+    questions: Mapping[str, Question],
+    parent: Path,
+    is_beside_peers: bool,
+    sized: Callable[[Path, ExitStack], Bench],
 ) -> Run:
-    machine = describe_machine(parent)
+    machine, quick = describe_machine(parent), sized(parent, ExitStack()).quick
     date = time.strftime("%Y-%m-%d", time.gmtime())
     rows: list[Row] = []
     seconds: dict[str, float] = {}
@@ -92,7 +102,7 @@ def _measure(
             for name, question in questions.items():
                 started_s = time.perf_counter()
                 try:
-                    rows += _ask(question, name, Path(root, name), quick=quick)
+                    rows += _ask(question, Path(root, name), sized)
                 except Exception as error:  # noqa: BLE001 - minutes of others would be lost
                     traceback.print_exc()
                     failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -121,10 +131,12 @@ def _record(run: Run) -> None:
     say(f"kept in {path_of(run)}; commit it with the plots, RESULTS.md and the README")
 
 
-def _ask(question: Question, name: str, directory: Path, *, quick: bool) -> list[Row]:
+def _ask(
+    question: Question, directory: Path, sized: Callable[[Path, ExitStack], Bench]
+) -> list[Row]:
     directory.mkdir()
     with tempfile.TemporaryDirectory(dir=directory) as place, ExitStack() as cleanup:
-        return list(question(Bench(Path(place), cleanup, quick)))
+        return list(question(sized(Path(place), cleanup)))
 
 
 def _default_directory() -> Path:

@@ -18,6 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _DEFAULT_PAIRS = 5
 _QUICK_PAIRS = 3
+_TINY = 25
+"""A tiny amount is so small a part of the quick one, if that is more than a few."""
+_FEW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +31,25 @@ class Bench:
         directory: Its own empty directory, removed afterwards.
         cleanup: Closed before the directory is removed: mounts, processes.
         quick: Less data and fewer runs: an impression and no verdict.
+        tiny: So little that the numbers mean nothing: it is tested that they can be measured.
     """
 
     directory: Path
     cleanup: ExitStack
     quick: bool
+    tiny: bool = False
 
     @property
     def pairs(self) -> int:
         """How often each side runs."""
+        if self.tiny:
+            return 1
         return _QUICK_PAIRS if self.quick else _DEFAULT_PAIRS
 
     def scaled(self, full: int, quick: int) -> int:
         """Return an amount of data or work."""
+        if self.tiny:
+            return max(quick // _TINY, min(quick, _FEW))
         return quick if self.quick else full
 
 

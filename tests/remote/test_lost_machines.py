@@ -29,7 +29,7 @@ class Writer(threading.Thread):
     """Appends numbered lines to a topic until the mount is gone.
 
     Attributes:
-        acknowledged: The moment before each write that succeeded, in ms, and its line.
+        acknowledged: The moment after each write that succeeded, in ms, and its line.
     """
 
     def __init__(self, file: Path, pause_s: float, name: str) -> None:
@@ -44,9 +44,8 @@ class Writer(threading.Thread):
             with self._file.open("ab", buffering=0) as out:
                 while True:
                     line = b"%s %d %s\n" % (self._name.encode(), number, b"." * 500)
-                    now_ms = time.time_ns() // 1_000_000
                     out.write(line)
-                    self.acknowledged.append((now_ms, line))
+                    self.acknowledged.append((time.time_ns() // 1_000_000, line))
                     number += 1
                     time.sleep(self._pause_s)
         except OSError:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ _MAKES = (
 )
 
 
+def has_size(path: Path, size: int) -> bool:
+    return path.stat().st_size >= size
+
+
 def defects_of_writes(
     directory: Path, *, notes: bool, deaths: int, resends: bool = True
 ) -> list[str]:
@@ -39,7 +44,8 @@ def defects_of_writes(
         (held.point / "t").mkdir()
         (held.point / "t" / "2").touch()
         writers = start_writers(held.point, stop)
-        wait_until(lambda: died.stat().st_size == deaths, "all daemons have died")
+        for count in range(1, deaths + 1):
+            wait_until(partial(has_size, died, count), f"{count} daemons have died")
         stop.touch()
         said = [process.communicate(timeout=PATIENCE_S) for process in writers]
         defects = [errors for _, errors in said if errors]

@@ -86,9 +86,12 @@ class Query:
         return len(list(commits.glob("[0-9]*"))) if commits.exists() else 0
 
     def finish(self) -> None:
-        """Let it read the rest, and end."""
+        """Let it read the rest, and end; wait as long as there are more batches."""
         self._finish.touch()
-        assert self._program.wait(4 * PATIENCE_S) == 0, self._log.read_text()
+        while self._program.poll() is None:
+            batches = self.batches()
+            wait_until(lambda: self._program.poll() == 0 or self.batches() > batches, "a batch")  # noqa: B023
+        assert self._program.returncode == 0, self._log.read_text()
 
     def kill(self) -> None:
         """End it and all its processes."""
