@@ -69,7 +69,7 @@ def check_command(command: str, point: Path, bad: str) -> None:
     target = [point / command] if command in {"backup", "salvage"} else []
     done = run(*COMMAND, command, point / "data", *target)
     said = (done.stdout + done.stderr).decode()
-    if command == "reindex" and bad.endswith(".textindex"):
+    if command in ("reindex", "salvage") and bad.endswith(".textindex"):
         return  # it is rewritten
     assert done.returncode == 1, done
     assert f"{point}/data/{bad}: " in said, said
