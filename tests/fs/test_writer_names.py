@@ -2,9 +2,11 @@
 
 import errno
 import fcntl
+import mmap
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
@@ -104,6 +106,28 @@ def test_only_appends_are_taken(native: Mounted) -> None:
     assert errno_of(lambda: os.truncate(path, 0)) == errno.EPERM
     path.touch()
     assert (native.point / "t/0").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_mapping_shows_what_a_read_does_beside_writers(native: Mounted) -> None:
+    files = [os.open(native.point / "t" / name, APPEND) for name in ("0", "0.in", "0.in")]
+    written = write_in_turn(files, range(3000))
+    with (native.point / "t/0").open("rb") as file:
+        with mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapped:
+            assert mapped[:] == written
+        assert file.read() == written
+    for one in files:
+        os.close(one)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it mounts without fusermount")
+def test_the_kernel_maps_the_backing_file_of_a_file_that_the_daemon_reads() -> None:
+    """Why no writer passes through the kernel; see docs/internals/passing-writers.md."""
+    program = Path(__file__).with_name("mmap_of_passthrough.py")
+    command = [sys.executable, program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    read, mapped = done.stdout.splitlines()
+    assert read == r"read: b'what the daemon answers\n'"
+    assert mapped in ("mmap: b'what is in the backing f'", "mmap: No such device")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user appends")
