@@ -31,7 +31,10 @@ for _ in range(int(sys.argv[2])):
 
 
 def capacity(bench: Bench) -> Iterator[Row]:
-    """Processes that write as fast as they can: 16 on 16 partitions, and 64 on 16."""
+    """Processes that write as fast as they can: 16 on 16 partitions, 64 on 16, and 16 on one.
+
+    Those of one partition wait for each other, in the kernel, unless each has its own inode.
+    """
     point = mount_logfs(bench, bench.directory / "data", f"num.partitions={_PARTITIONS}").point
     (point / "t").mkdir()
     directories = (point / "t", mount_floor(bench).point / "t", mount_c_floor(bench).point / "t")
@@ -40,10 +43,29 @@ def capacity(bench: Bench) -> Iterator[Row]:
         (16, (at_least(4, "x floor"), at_least(0.6, "x C floor"))),
         (64, (at_least(1, "x floor"),)),
     ):
-        runs = [_writers(directory, writers, lines // writers) for directory in directories]
+        names = [str(number % _PARTITIONS) for number in range(writers)]
+        runs = [
+            _writers([directory / name for name in names], lines // writers)
+            for directory in directories
+        ]
         found = alternate(runs, bench.pairs)
         title = f"lines a second, {writers} writers, {_PARTITIONS} partitions"
         yield from beside_floors("lines", title, "/s", budgets, found)
+    plain = bench.directory / "plain"
+    plain.touch()
+    files = (point / "t" / "0.in", point / "t" / "0", plain)
+    runs = [_writers([file] * _PARTITIONS, lines // _PARTITIONS) for file in files]
+    yield compare(
+        "lines",
+        f"lines a second, {_PARTITIONS} writers, 1 partition, by the name 0.in",
+        at_least(2, "x name 0"),
+        *(
+            Samples(who, "/s", values)
+            for who, values in zip(
+                ("logfs", "name 0", "plain"), alternate(runs, bench.pairs), strict=True
+            )
+        ),
+    )
 
 
 def opened(bench: Bench) -> Iterator[Row]:
@@ -107,11 +129,10 @@ def beside_floors(
         yield compare(question, what, budget, ours, *beside, *others)
 
 
-def _writers(directory: Path, writers: int, lines: int) -> Callable[[], float]:
-    """Return a run of processes that write at the same time; it returns lines a second."""
+def _writers(paths: Sequence[Path], lines: int) -> Callable[[], float]:
+    """Return a run of a process for each path, at the same time; it returns lines a second."""
 
     def run() -> float:
-        paths = [directory / str(number % _PARTITIONS) for number in range(writers)]
         command = [sys.executable, "-ISc", _WRITER]
         arguments = [str(lines), numbered_lines(0, 1).decode()]
         started = [
@@ -131,9 +152,9 @@ def _writers(directory: Path, writers: int, lines: int) -> Callable[[], float]:
         for process in started:
             assert process.stdout is not None
             if process.wait() != 0:
-                raise RuntimeError(f"{directory}: a writer failed")
+                raise RuntimeError(f"{paths[0]}: a writer failed")
             process.stdout.close()
-        return writers * lines / (time.perf_counter() - started_s)
+        return len(paths) * lines / (time.perf_counter() - started_s)
 
     return run
 

@@ -123,7 +123,7 @@ def test_a_mapping_shows_what_a_read_does_beside_writers(native: Mounted) -> Non
 def test_the_kernel_maps_the_backing_file_of_a_file_that_the_daemon_reads() -> None:
     """Why no writer passes through the kernel; see docs/internals/passing-writers.md."""
     program = Path(__file__).with_name("mmap_of_passthrough.py")
-    command = [sys.executable, program]
+    command = [sys.executable, str(program)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     read, mapped = done.stdout.splitlines()
     assert read == r"read: b'what the daemon answers\n'"
