@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -162,10 +162,12 @@ class Fetcher(threading.Thread):
             following = self._send(connection, version, self._ahead(found) if may_go_on else [])
             for partition, row in found:
                 self._take(partition, row, under_way.offsets[partition])
+            # An answer that is throttled has no partitions.
+            # Source: Kafka FetchContext.getThrottledResponse.
+            self._wait_for_quota(answer.throttled_ms, under_way.offsets)
             under_way = following
-            self._wait_for_quota(answer.throttled_ms, [partition for partition, _ in found])
 
-    def _wait_for_quota(self, throttled_ms: int, waiting: Sequence[MirroredPartition]) -> None:
+    def _wait_for_quota(self, throttled_ms: int, waiting: Iterable[MirroredPartition]) -> None:
         if throttled_ms:
             for partition in waiting:
                 partition.throttled_ms += throttled_ms
