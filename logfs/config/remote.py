@@ -7,13 +7,21 @@ Kafka's names where it has one. Source: Kafka RemoteLogManagerConfig (4.1.1).
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar, Self
 
-from logfs.config.kinds import MAX_LONG, int_kind, long_kind
+from logfs.config.kinds import MAX_LONG, Choice, int_kind, long_kind
 from logfs.config.settings import Settings, setting
 from logfs.errors import InvalidConfigError
 
 _LEAST_FRESHNESS_MS = 100
+
+
+class FencedAction(StrEnum):
+    """What a daemon does with appends once another data directory owns the store."""
+
+    KEEP = "keep"
+    READONLY = "readonly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,12 @@ class RemoteConfig(Settings):
         0,
         "the loss of the machine loses the records of at most so long: every so often one object "
         "with all that is not sealed is stored; 0: sealed segments are all that is stored",
+    )
+    fenced_action: FencedAction = setting(  # noqa: RUF009 - it makes a field
+        Choice(FencedAction),
+        FencedAction.KEEP,
+        "what happens once another data directory owns the store: keep takes appends, which are on "
+        "this machine alone; readonly refuses them",
     )
     cache_bytes: int = setting(
         long_kind(0), 10 << 30, "room for parts of objects in the cache directory"

@@ -114,6 +114,17 @@ class PartitionLog(ReadableLog):
         return self.state.mirror
 
     @property
+    def refuses_records(self) -> bool:
+        """See ``ReadableLog``."""
+        return self.state.mirror is not None or self.state.fenced is not None
+
+    def fence(self, reason: str) -> None:
+        """Take no more records: another data directory owns the log in the object store."""
+        with self.state.lock:  # a native thread leaves its appends to Python then
+            if self.state.remote is not None:
+                self.state.remote.fence(reason)
+
+    @property
     def mirror_meta(self) -> dict[str, object] | None:
         """The facts of a mirror that ``.meta`` shows."""
         mirror = self.state.mirror

@@ -34,7 +34,7 @@ from logfs.log.loading.preloading import Preloaded
 from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
-from logfs.log.remote.of_disk import bucket_of
+from logfs.log.remote.of_disk import bucket_of, catalog_of
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topicchanges import ChangeableCatalog
 from logfs.log.topicdeletion import (
@@ -110,6 +110,18 @@ class LogStore(ChangeableCatalog):
     def writable(self) -> "LogStore":
         """The store to write to, which is this one; a followed store has none."""
         return self
+
+    def fence(self, reason: str) -> None:
+        """Take no more records of topics that are in the object store: another directory owns it.
+
+        Args:
+            reason: How that is known.
+        """
+        catalog = catalog_of(self.disk)
+        if catalog is not None:
+            catalog.fenced[""] = reason  # of partitions that are loaded or made from now on
+            for log in self.all_partitions():
+                log.fence(reason)
 
     # Upkeep
 

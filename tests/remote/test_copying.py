@@ -135,6 +135,7 @@ def test_no_local_file_goes_while_the_store_cannot_say_that_it_is_named() -> Non
     assert len(bench.local_names(".log")) == 1
 
 
+@pytest.mark.expect_log("another data directory writes this partition")
 def test_the_head_of_another_directory_is_refused() -> None:
     bench = TieredBench()
     bench.fill(40)

@@ -96,7 +96,7 @@ def test_the_directory_before_is_fenced_and_what_it_appends_later_is_not_there()
     third, _ = other.promoted("c")
     assert text_of(third.log) == text
     bench.restart()
-    with pytest.raises(RemoteStorageError, match="another data directory writes the journal"):
+    with pytest.raises(FencedError, match="another data directory or a copy of this one writes"):
         bench.send()
 
 

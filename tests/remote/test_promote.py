@@ -38,7 +38,7 @@ def fresh_mount(directory: Path, bucket: Bucket) -> Mount:
 
 def is_sent(file: Path, since_ms: int) -> bool:
     missing = remote_of(file)["missing_since"]
-    return missing is None or missing > since_ms
+    return missing is not None and missing > since_ms  # None: it was not looked at yet
 
 
 def wait_until_sent(*files: Path) -> None:

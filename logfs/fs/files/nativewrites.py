@@ -135,7 +135,7 @@ class NativeWrites:
         attributes = node.attributes()
         if mark is None or lock.mark(node.view) != mark:
             return False
-        is_opened = self.opens and log.mirror_meta is None
+        is_opened = self.opens and not log.refuses_records
         key = partition_key(partition.identity) if is_opened else 0
         shown = self._shown_number(node) if isinstance(node, InNode) else node.ino
         hooks.serving.serve_attributes(

@@ -51,7 +51,7 @@ from logfs.fs.threads import run_in_thread, use_threads
 from logfs.fs.tree.accesslog import AccessLog, name_of_node
 from logfs.fs.tree.tree import Tree
 from logfs.fs.upkeep.following import Cache, open_cache
-from logfs.fs.upkeep.journaling import heal_from_journal
+from logfs.fs.upkeep.journaling import heal_from_journal, look_for_owner
 from logfs.log import names
 from logfs.log.loading.preloading import Preloaded
 from logfs.log.store import LogStore
@@ -243,6 +243,7 @@ def _open(
     if options.read_only:
         kept = None if cache is None else cache.disk
         return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())
+    look_for_owner(disk)
     if resumed is None:  # else the machine has run all the time
         heal_from_journal(disk, host)
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S

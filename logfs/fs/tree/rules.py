@@ -25,7 +25,7 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
     """Check whether a file may be opened with the flags of open(2).
 
     Raises:
-        ReadOnlyError: Nothing may be written on this mount.
+        ReadOnlyError: Nothing may be written on this mount, or to this partition.
         MirrorError: The partition is a mirror.
         RefusedError: The file takes no appends, takes nothing but appends, or the flags ask for
             more than appending.
@@ -41,7 +41,7 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
         raise RefusedError("the file cannot be written to")
     if flags & os.O_TRUNC or not flags & os.O_APPEND:
         raise RefusedError("the file only takes appends (>>)")
-    if node.partition.log.mirror_meta is not None:
+    if node.partition.log.refuses_records:
         node.partition.log.writable.check_appendable()
 
 

@@ -5,17 +5,20 @@ the next round comes after a pause that grows from ``freshness.ms`` to a minute.
 directory or a copy of this one has fenced this one, nothing is copied to the store any more.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
 
+from logfs.config.remote import FencedAction
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.vfs import Disk
 from logfs.errors import FencedError, LockedError, LogfsError, RemoteStorageError, text_of
 from logfs.fs.threads import run_in_thread
 from logfs.log.host import Host
+from logfs.log.listing import list_partitions
 from logfs.log.names import LOCK_FILE
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.directory import own_directory, read_remote_config
@@ -25,7 +28,7 @@ from logfs.machine.host import Clock, machine_id
 from logfs.services.following.store import AnyStore
 from logfs.services.journaling.assembly import read_journal
 from logfs.services.journaling.healing import compare, heal, may_have_lost
-from logfs.services.journaling.root import begin_epoch, read_root
+from logfs.services.journaling.root import begin_epoch, lost_to, read_root
 from logfs.services.journaling.writing import RemoteJournal, is_journaled
 from logfs.services.tiering.ownership import OwnedVersions
 
@@ -52,6 +55,8 @@ class Journaling:
         self._host = host
         self._give_up = give_up
         self._journal: RemoteJournal | None = None
+        self._owned: OwnedVersions | None = None
+        self._directory_id = b""
         self._told: str | None = None
         self._is_over = False
 
@@ -92,6 +97,9 @@ class Journaling:
             except FencedError as error:
                 logger.error("%s", error)  # noqa: TRY400 - no defect of logfs
                 self._give_up(error)
+                await run_in_thread(
+                    self._fence, objects, error, config.fenced_action, abandon_on_cancel=True
+                )
                 return
             except (LogfsError, OSError) as error:
                 self._fail(error)
@@ -114,6 +122,20 @@ class Journaling:
             if log.state.remote is not None:
                 log.state.remote.journal_ms, log.state.remote.journal_error = now_ms, None
 
+    def _fence(
+        self, objects: Callable[[], ObjectStore], error: FencedError, action: FencedAction
+    ) -> None:
+        """Take no more records if so wished, and note that another data directory owns the store.
+
+        A directory that is a copy never owned it.
+        """
+        if self._owned is None:
+            return
+        if action is FencedAction.READONLY:
+            self._store.writable.fence(text_of(error))
+        with contextlib.suppress(LogfsError, OSError):  # the next start asks the store
+            lost_to(objects(), self._directory_id, self._owned)
+
     def _begin(
         self, local: Disk, objects: ObjectStore, logs: list[PartitionLog], freshness_ms: int
     ) -> RemoteJournal:
@@ -121,7 +143,8 @@ class Journaling:
         own = own_directory(local, new_id, machine_id())
         if own.refusal is not None:
             raise FencedError(own.refusal)
-        owned = OwnedVersions(local, "", self._writing)
+        owned = self._owned = OwnedVersions(local, "", self._writing)
+        self._directory_id = own.directory_id
         writer = own.writer(self._host, now_ms)
         root = begin_epoch(objects, writer, owned, new_id, freshness_ms=freshness_ms)
         journal = read_journal(objects, root)
@@ -137,6 +160,31 @@ class Journaling:
         if self._told != kind:
             self._told = kind
             logger.warning("nothing is sent to the journal: %s", text_of(error))
+
+
+def look_for_owner(disk: Disk) -> None:
+    """Have a data directory take no records from its start on that another one owns in the store.
+
+    Only with ``fenced.action=readonly``. It is called before the logs are loaded. A store that does
+    not answer delays the start for ``read.timeout.ms``; then the first round finds out.
+    """
+    catalog = catalog_of(disk)
+    config = None if catalog is None else read_remote_config(catalog.local)
+    if catalog is None or config is None or config.fenced_action is not FencedAction.READONLY:
+        return
+    local, fenced = catalog.local, catalog.fenced
+    try:
+        for one in list_partitions(local):
+            if OwnedVersions(local, one.directory).is_lost:
+                fenced[one.directory] = f"another data directory has written {one} in {catalog.url}"
+        owned = OwnedVersions(local, "")
+        if config.freshness_ms and config.directory_id and not owned.is_new:
+            error = lost_to(catalog.store(), bytes.fromhex(config.directory_id), owned)
+            if error is not None:
+                fenced[""] = text_of(error)
+                logger.error("%s", error)
+    except (LogfsError, OSError) as error:
+        logger.warning("the object store does not say which directory owns it: %s", text_of(error))
 
 
 def heal_from_journal(disk: Disk, host: Host) -> None:

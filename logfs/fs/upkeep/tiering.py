@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import trio
 
-from logfs.config.remote import RemoteConfig
-from logfs.errors import DeletedError, LogfsError, RemoteStorageError, text_of
+from logfs.config.remote import FencedAction, RemoteConfig
+from logfs.errors import DeletedError, FencedError, LogfsError, RemoteStorageError, text_of
 from logfs.fs.threads import run_in_thread
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.catalog import DirectoryCatalog
@@ -98,6 +98,7 @@ class Tiering:
         self._warned: set[TopicPartition] = set()
         self._stopping = threading.Event()
         self._given_up: set[PartitionPlace] = set()
+        self._action = FencedAction.KEEP
         self._refusal: str | None = None
 
     def give_up(self, error: RemoteStorageError) -> None:
@@ -117,7 +118,7 @@ class Tiering:
         except (LogfsError, OSError) as error:
             logger.warning("nothing is copied to the object store: %s", text_of(error))
             return
-        self._refusal = own.refusal
+        self._refusal, self._action = own.refusal, config.fenced_action
         if own.refusal is not None:
             logger.warning(own.refusal)
         writer = own.writer(self._host, self._clock.now_ms())
@@ -254,6 +255,9 @@ class Tiering:
             status.is_stopped = found.tiering.problem is not None
             if status.is_stopped:
                 self._given_up.add(found.tiering.place)
+                is_fenced = isinstance(error, FencedError) and self._refusal is None
+                if is_fenced and self._action is FencedAction.READONLY:
+                    found.log.fence(text_of(error))
             status.failures += 1
             status.copy_errors += 1
             failures = status.failures

@@ -144,7 +144,7 @@ def _load(
         deferred=loader.deferred,
         unsynced_indexes=loader.unsynced_indexes,
         tier=loader.tier,
-        remote=remote_status(context.disk),
+        remote=remote_status(context.disk, loader.directory),
         usage=context.usages.of(loader.topic_partition.topic),
     )
 

@@ -50,14 +50,18 @@ def find_tiered(context: LoadContext, directory: str) -> "TieredPartition | None
         return None
 
 
-def remote_status(disk: Disk) -> "RemoteStatus | None":
+def remote_status(disk: Disk, directory: str) -> "RemoteStatus | None":
     """Return the status of a partition that was not looked at yet; None without a store."""
     catalog = catalog_of(disk)
     if catalog is None:
         return None
     from logfs.log.remote.status import RemoteStatus
 
-    return RemoteStatus(catalog.url)
+    status, fenced = RemoteStatus(catalog.url), catalog.fenced
+    reason = fenced.get(directory) or fenced.get("")
+    if reason is not None:
+        status.fence(reason)
+    return status
 
 
 def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:

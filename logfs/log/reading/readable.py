@@ -179,6 +179,11 @@ class ReadableLog(abc.ABC):
     # Following another writer: by default there is none
 
     @property
+    def refuses_records(self) -> bool:
+        """Whether ``check_appendable`` refuses records of its own: a mirror, or a fenced log."""
+        return False
+
+    @property
     def mirror_meta(self) -> dict[str, object] | None:
         """The source of a mirror as ``.meta`` shows it; None: it is no mirror."""
         return None

@@ -193,12 +193,15 @@ class DirectoryCatalog:
 
     Attributes:
         local, store, url: See above.
+        fenced: Partition directory -> why it takes no records; "": why all do that are in the
+            store. Another data directory owns them.
     """
 
     def __init__(self, local: Disk, store: Callable[[], ObjectStore], url: str) -> None:
         self.local = local
         self.store = store
         self.url = url
+        self.fenced: dict[str, str] = {}
         self._partitions: dict[str, TieredPartition | None] = {}
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._owned: set[str] = set()

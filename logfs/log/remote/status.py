@@ -33,6 +33,8 @@ class RemoteStatus:
         journal_ms: The journal has all that was appended before this moment; None: the partition is
             in no journal.
         journal_error: Why the last round of the journal failed; None after a good one.
+        fenced: Another data directory owns the partition, so that it takes no more records: how
+            that is known. None: it takes them.
     """
 
     url: str = ""
@@ -51,6 +53,12 @@ class RemoteStatus:
     oldest_ms: int | None = None
     journal_ms: int | None = None
     journal_error: str | None = None
+    fenced: str | None = None
+
+    def fence(self, reason: str) -> None:
+        """Take no more records; ``reason`` is how it is known that another directory owns them."""
+        self.fenced = self.error = reason
+        self.is_stopped = True
 
     @property
     def problem(self) -> str | None:
@@ -183,6 +191,7 @@ def remote_as_json(
         "near_deletion": status.near_deletion,
         "waiting_deletions": status.waiting,
         "stopped": status.is_stopped,
+        "read_only": status.fenced is not None,
         "error": status.problem,
     }
 

@@ -344,6 +344,7 @@ class Appender:
                 active is not None
                 and state.offline is None
                 and not (state.is_deleted or state.read_only or state.waiting_lines)
+                and (state.remote is None or state.fenced is None)
                 and state.deferred is None
                 and not state.line_files.void
                 and state.config.flush_messages == _NEVER
@@ -385,7 +386,11 @@ class Appender:
     def _appendable_active(self, now_ms: int) -> ActiveSegment:
         """Return the active segment for records of this log's own."""
         state = self._state
-        if state.mirror is not None or state.snapshot.end.offset > LAST_APPEND_OFFSET:
+        if (
+            state.mirror is not None
+            or (state.remote is not None and state.fenced is not None)
+            or state.snapshot.end.offset > LAST_APPEND_OFFSET
+        ):
             state.check_appendable()
         if state.waiting_lines:
             raise OSError(

@@ -218,6 +218,15 @@ class PartitionState(_WrittenState):
             self.config = config
             self.options = encode_options(config, self.epochs.latest)
 
+    @property
+    def fenced(self) -> str | None:
+        """How it is known that another data directory owns the log in the store; None: none does.
+
+        Only if ``fenced.action`` says that the log takes no records then.
+        """
+        is_stored = self.config.remote_storage_enable or self.tier is not None
+        return self.remote.fenced if self.remote is not None and is_stored else None
+
     def admit(self, size_bytes: int) -> None:
         """Let a new request append so many bytes of batches; raise QuotaExceededError if not.
 
@@ -260,10 +269,16 @@ class PartitionState(_WrittenState):
 
         Raises:
             MirrorError: It is a mirror, which only has what its source has.
+            ReadOnlyError: Another data directory owns it in the object store.
             NoOffsetsLeftError: It ends after ``LAST_APPEND_OFFSET``.
             LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
         """
         self.check_writable()
+        if self.fenced is not None:
+            raise ReadOnlyError(
+                f"{self.topic_partition} takes no more records, by fenced.action=readonly: "
+                f"{self.fenced}"
+            )
         if self.mirror is not None:
             raise MirrorError(
                 f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "

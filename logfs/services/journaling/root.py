@@ -118,8 +118,9 @@ def begin_epoch(
         The root, in this writer's epoch.
 
     Raises:
-        FencedError: A copy of this data directory writes the journal.
-        RemoteStorageError: Another data directory writes it.
+        FencedError: A copy of this data directory writes the journal, or another directory that has
+            fenced it.
+        RemoteStorageError: Another data directory writes it, and this one never did.
         OSError: The store failed; the journal is not owned.
     """
     for _ in range(_TRIES):
@@ -155,13 +156,37 @@ def confirm_root(store: ObjectStore, root: JournalRoot) -> None:
         raise fenced(store, None if found is None else found[0])
 
 
-def fenced(store: ObjectStore, root: JournalRoot | None) -> FencedError:
+def lost_to(store: ObjectStore, directory_id: bytes, owned: OwnedVersions) -> FencedError | None:
+    """Return the error of a directory that owned the journal and does not any more; None: it does.
+
+    That is noted durably: then the store is not asked again.
+
+    Args:
+        store: The store.
+        directory_id: That of this data directory.
+        owned: The versions of the root that it wrote.
+
+    Raises:
+        OSError: The store or the disk failed.
+    """
+    if owned.is_lost:
+        return fenced(store, None, "as is noted in this directory")
+    found = None if owned.is_new else read_root(store)
+    if found is None or _is_own(found[0], directory_id, owned):
+        return None
+    owned.lose()
+    return fenced(store, found[0])
+
+
+def fenced(
+    store: ObjectStore, root: JournalRoot | None, by: str = "the root is gone"
+) -> FencedError:
     """Return the error of a writer that does not own the journal any more."""
-    by = "the root is gone" if root is None else _described(root)
+    by = by if root is None else _described(root)
     return FencedError(
         f"{store.url}/{ROOT}: fenced: another data directory or a copy of this one writes the "
         f"journal ({by}). Nothing is copied to the store or deleted from it; records that are "
-        "appended here are not there. See 'logfs promote'"
+        "appended here are not there. See 'logfs remote diverged' and 'logfs remote rejoin'"
     )
 
 
@@ -170,14 +195,18 @@ def _check_owner(
 ) -> None:
     if root is None:
         return
-    if root.writer.directory_id != writer.directory_id:
+    if root.writer.directory_id != writer.directory_id and owned.is_new:
         raise RemoteStorageError(
             f"{store.url}/{ROOT}: another data directory writes the journal ({_described(root)}). "
             "Nothing is sent. To continue its logs here: 'logfs promote'"
         )
-    if owned.is_lost or not owned.has_written(root):
+    if owned.is_lost or not _is_own(root, writer.directory_id, owned):
         owned.lose()
         raise fenced(store, root)
+
+
+def _is_own(root: JournalRoot, directory_id: bytes, owned: OwnedVersions) -> bool:
+    return root.writer.directory_id == directory_id and owned.has_written(root)
 
 
 def _fence(

@@ -198,10 +198,14 @@ class HeadWriter:
         """See that no other data directory owns the partition."""
         owned = self.owned
         if head is not None and head.writer.directory_id != self.writer.directory_id:
-            raise RemoteStorageError(
+            text = (
                 f"{self._url}: another data directory writes this partition ({_described(head)}). "
                 "Nothing is copied. If that one is gone for good: 'logfs remote take-over'"
             )
+            if owned.is_new:
+                raise RemoteStorageError(text)
+            owned.lose()
+            raise FencedError(text)
         if not owned.is_lost and (head is None or owned.has_written(head)):
             return
         if not owned.is_lost:
