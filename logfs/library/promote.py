@@ -10,10 +10,11 @@ from logfs.config.remote import RemoteConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import UnknownNameError
 from logfs.library.backup import check_outside, locked_directory
+from logfs.library.diverged import check_rejoined
 from logfs.library.owner import opened_store
 from logfs.library.places import local_directory
 from logfs.log import names
-from logfs.log.manifest import UNFINISHED, BackupManifest
+from logfs.log.manifest import UNFINISHED, BackupManifest, read_manifest, write_manifest
 from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
 from logfs.machine.disks import is_url
 from logfs.machine.host import current_host, machine_id, system_clock
@@ -57,12 +58,13 @@ def promote(
 
     Args:
         url: The store.
-        data: A missing or an empty directory.
+        data: A missing or an empty directory; or a data directory of the store, see ``rejoin``.
         settings: More lines of ``logfs.remote``; without ``freshness.ms`` it is that of the store.
         say: Called with a line of text about the progress.
 
     Raises:
-        BackupError: The directory is not empty, or it is in a data directory or a mount.
+        BackupError: The directory has other files, or records that the store does not have; or it
+            is in a data directory or a mount.
         InvalidConfigError: The store is one of a broker, or a setting is wrong.
         RemoteStorageError: The store has no logs, or another directory was promoted meanwhile.
         LogfsError, OSError: It failed.
@@ -81,10 +83,16 @@ def promote(
         given = replace(given, freshness_ms=root[0].freshness_ms)
     with locked_directory(data):
         manifest = BackupManifest(UNFINISHED, _KIND, given.url, clock.now_ms())
-        prepare_target(disk, manifest)
         config = read_remote_config(disk)
-        if config is None:
-            write_remote_config(disk, given)
+        if config is not None and config.url == given.url and read_manifest(disk) is None:
+            check_rejoined(data, config, objects)
+            changed = RemoteConfig.from_properties({**config.overrides(), **given.overrides()})
+            write_remote_config(disk, changed)
+            write_manifest(disk, manifest)
+        else:
+            prepare_target(disk, manifest)
+            if config is None:
+                write_remote_config(disk, given)
         own = own_directory(disk, host.new_id, machine_id(), is_moved=True)
         writer = own.writer(socket.gethostname(), clock.now_ms())
         say(f"{given.url}: fencing the data directory that writes it")

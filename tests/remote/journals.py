@@ -6,8 +6,10 @@ from logfs.log.host import Host
 from logfs.log.remote.head import WritingDirectory
 from logfs.log.store import LogStore
 from logfs.services.journaling.assembly import read_journal
+from logfs.services.journaling.diverging import DivergedLog, diverged_logs, stored_logs
 from logfs.services.journaling.healing import compare, heal, may_have_lost
 from logfs.services.journaling.promotion import Promoted, Promotion
+from logfs.services.journaling.rejoining import Rejoining
 from logfs.services.journaling.root import begin_epoch, read_root
 from logfs.services.journaling.writing import RemoteJournal
 from logfs.services.tiering.ownership import OwnedVersions
@@ -75,6 +77,30 @@ class JournalBench(TieredBench):
         writer = WritingDirectory(machine.encode() * 16, machine, self.now_ms)
         return Promotion(self.objects, disk, writer, self._new_id)
 
+    def diverged(self) -> list[DivergedLog]:
+        """What this directory has and the store does not."""
+        root = read_root(self.objects)
+        journal = None if root is None else read_journal(self.objects, root[0])
+        stored = stored_logs(self.objects, journal)
+        return diverged_logs(self.objects, stored, self.store.all_partitions())
+
+    def rejoin(self, stop: int | None = None) -> Promoted:
+        """Make the directory a copy of the store, and start it again.
+
+        The process dies before the change ``stop`` of the disk.
+        """
+        self._die_before(stop)
+        done = Rejoining(self.objects, self.disk, self._writer(), self._new_id).run()
+        self.store = self.open()
+        return done
+
+    def promoted_again(self, stop: int | None = None) -> Promoted:
+        """Promote this directory, which has its files, and start it again; see ``rejoin``."""
+        self._die_before(stop)
+        done = self.promotion(self.machine, self.disk).run()
+        self.store = self.open()
+        return done
+
     def promoted(self, machine: str = "b") -> "tuple[JournalBench, Promoted]":
         """Promote another machine, and start it."""
         disk = FakeDisk()
@@ -82,3 +108,8 @@ class JournalBench(TieredBench):
         found = JournalBench(machine=machine, disk=disk, objects=self.objects)
         found.now_ms = self.now_ms
         return found, done
+
+    def _die_before(self, stop: int | None) -> None:
+        self.disk.kill()
+        if stop is not None:
+            self.disk.stop_before(stop)

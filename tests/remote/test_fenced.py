@@ -1,6 +1,8 @@
 """A machine whose logs another one continues: what its programs see, and after each start."""
 
+import contextlib
 import errno
+import io
 import os
 import re
 import signal
@@ -39,6 +41,17 @@ def refusal(file: Path) -> int | None:
     return None
 
 
+def written(out: io.FileIO) -> int:
+    """Write lines until a write is refused; returns how many were taken."""
+    taken = 0
+    with contextlib.suppress(OSError):
+        while True:
+            out.write(b"too late\n")
+            taken += 1
+            time.sleep(0.01)
+    return taken
+
+
 def test_programs_of_a_fenced_machine_are_told_with_erofs(tmp_path: Path, bucket: Bucket) -> None:
     with readonly_mount(tmp_path / "a", bucket) as first:
         for topic in ("orders", "quiet"):
@@ -48,16 +61,11 @@ def test_programs_of_a_fenced_machine_are_told_with_erofs(tmp_path: Path, bucket
         append(orders, text(0, 20_000))
         append(quiet, b"one\n")
         wait_until_sent(orders, quiet)
-        taken = 0
-        with (
-            pytest.raises(OSError, match="Read-only"),
-            orders.open("ab", buffering=0) as opened,
-        ):
-            promote(bucket, tmp_path / "b" / "data")
-            while True:
-                opened.write(b"too late\n")
-                taken += 1
-                time.sleep(0.01)
+        opened = orders.open("ab", buffering=0)
+        promote(bucket, tmp_path / "b" / "data")
+        taken = written(opened)
+        with pytest.raises(OSError, match="Read-only"):
+            opened.close()
         assert refusal(quiet) == errno.EROFS
         assert refusal(first.point / "local" / "0") is None  # it is in no store
         there = text(0, 20_000) + b"too late\n" * taken

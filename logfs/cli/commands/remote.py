@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from logfs.errors import UnknownNameError, moment_of
 from logfs.library.places import locate, locate_local
 from logfs.machine.disks import bucket_disk, is_url
 from logfs.machine.storeplace import StorePlace
+
+if TYPE_CHECKING:
+    from logfs.library.diverged import Diverged
 
 
 @click.group()
@@ -180,6 +183,106 @@ def take_over(path: str) -> None:
     with failures.about(path):
         done = library.take_over(locate_local(path))
     click.echo(f"{tables.counted(len(done), 'partition')} taken over")
+
+
+@remote.command()
+@click.argument("path")
+@click.option("--out", metavar="DIR", help="Write these records to files in DIR.")
+@json_option("Print a JSON object.")
+def diverged(path: str, *, out: str | None, as_json: bool) -> None:
+    """Show the records that the data directory PATH has and its store does not.
+
+    They were appended there after the last round that the other machine got, which continues the
+    logs since 'logfs promote'. Each line is an address that 'logfs cat' and 'logfs dump' take. With
+    --out each partition gets a file TOPIC-PARTITION.jsonl in DIR, which is missing or empty:
+    append it to TOPIC/PARTITION.jsonl on the other machine. Nothing is changed. The exit status is
+    0 also if there are such records.
+
+    \b
+    Examples:
+        logfs remote diverged /var/lib/logfs
+        logfs remote diverged /var/lib/logfs --out /tmp/lost
+        cat /tmp/lost/orders-0.jsonl >> /mnt/logs/orders/0.jsonl
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.library.diverged import find_diverged
+
+    with failures.about(path):
+        found = find_diverged(path, out)
+    if as_json:
+        click.echo(json.dumps({**found._asdict(), "partitions": _as_rows(found)}, indent=2))
+    else:
+        _show_diverged(found)
+    if found.problems:
+        failures.exit_with(failures.FAILED)
+
+
+@remote.command()
+@click.argument("data")
+@click.option(
+    "--out", metavar="DIR", help="Keep its own records there; default: DATA.diverged-TIME."
+)
+def rejoin(data: str, *, out: str | None) -> None:
+    """Make the data directory DATA a good copy of its store again, which another one owns.
+
+    The records that DATA alone has are written to files in DIR first, see 'logfs remote diverged'.
+    Then each log is what the store has of it. Local files of segments that were copied from here
+    stay, so nothing is copied but records that are in no segment. No daemon may serve DATA. An
+    interrupted call is completed by the same command. To make DATA the owner: 'logfs promote'.
+
+    \b
+    Examples:
+        logfs remote rejoin /var/lib/logfs
+        logfs promote s3://backups/logs /var/lib/logfs
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.library.diverged import rejoin as rejoin_store
+
+    with failures.about(data):
+        done = rejoin_store(data, out, say=lambda text: click.echo(text, err=True))
+    if done.diverged is not None:
+        _show_diverged(done.diverged)
+    for one in done.only_here:
+        click.echo(f"{one}: the store does not have it; it is as it was")
+    for text in done.problems:
+        click.echo(f"problem: {text}")
+    click.echo(f"{tables.counted(len(done.partitions), 'partition')} as in the store")
+    if done.problems:
+        failures.exit_with(failures.FAILED)
+
+
+def _show_diverged(found: "Diverged") -> None:
+    columns = [
+        tables.TableColumn("ADDRESS"),
+        tables.TableColumn("OFFSETS", is_number=True),
+        *(tables.TableColumn(name) for name in ("FIRST", "LAST", "")),
+    ]
+    rows = [
+        [
+            f"{found.data}/{one.topic_partition}@offset={one.first_offset}",
+            str(one.end_offset - one.first_offset),
+            _moment(one.first_ms), _moment(one.last_ms),
+            "the store has no such partition" if one.is_unknown else "",
+        ]
+        for one in found.partitions
+    ]  # fmt: skip
+    if rows:
+        tables.show_table(columns, rows)
+    else:
+        click.echo(f"{found.data}: it has no records that its store does not have")
+    if found.host:
+        click.echo(f"the logs continue on {found.host} since {moment_of(found.since_ms)}")
+    for text in found.problems:
+        click.echo(f"problem: {text}")
+
+
+def _as_rows(found: "Diverged") -> list[dict[str, object]]:
+    return [
+        {
+            **one.topic_partition._asdict(),
+            **one._asdict(),
+            "topic_partition": str(one.topic_partition),
+        }
+        for one in found.partitions
+    ]
 
 
 @remote.command()

@@ -62,6 +62,14 @@ class JournaledPartition(NamedTuple):
         return found
 
 
+def latest_epochs(
+    head: Sequence[EpochEntry], end: JournaledPartition | None
+) -> Sequence[EpochEntry]:
+    """Return the leader epochs of the last owner: those of a head, or those of a journal."""
+    journaled = () if end is None else end.leader_epochs
+    return max(head, journaled, key=lambda one: one[-1].epoch if one else -1)
+
+
 class ReadJournal(NamedTuple):
     """All valid objects of a journal.
 

@@ -140,7 +140,7 @@ def _heal_file(disk: Disk, name: str, data: bytes) -> int:
         local = bytes(file.pread(len(data), 0))
         if local == data:
             return 0
-        start = _first_difference(data, local)
+        start = first_difference(data, local)
         if _is_other_batch(local, data, start):
             return 0  # the records of the log are right
         file.pwrite(data[start:], start)
@@ -150,15 +150,15 @@ def _heal_file(disk: Disk, name: str, data: bytes) -> int:
         file.close()
 
 
-def _first_difference(data: bytes, local: bytes) -> int:
+def first_difference(data: bytes, local: bytes) -> int:
     """Return where the first batch begins that a file does not have."""
     at = 0
-    while (end := _end_of_batch(data, at)) is not None and local[at:end] == data[at:end]:
+    while (end := end_of_batch(data, at)) is not None and local[at:end] == data[at:end]:
         at = end
     return at
 
 
-def _end_of_batch(data: bytes, start: int) -> int | None:
+def end_of_batch(data: bytes, start: int) -> int | None:
     """Return where the batch at a position ends; None: there is no whole header."""
     try:
         return start + decode_header(data, start).size_bytes
@@ -168,7 +168,7 @@ def _end_of_batch(data: bytes, start: int) -> int | None:
 
 def _is_other_batch(local: bytes, data: bytes, start: int) -> bool:
     """Whether a file has a whole batch at a position, with other records than the journal."""
-    end = _end_of_batch(local, start)
+    end = end_of_batch(local, start)
     if end is None or end > len(local):
         return False
     header = decode_header(local, start)

@@ -7,6 +7,9 @@
     4  the root is read again: this directory owns the store, or another one was faster
 
 It may be stopped after any step, and be done again. What was made is made once more.
+
+A directory may have partitions of the store already. Local files of segments that it has copied
+itself stay, and are read instead of their objects; everything else is made of the store.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +22,10 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, RemoteStorageError, text_of
 from logfs.log import checkpoints, names
 from logfs.log.checkpoints import EpochEntry, format_leader_epochs, format_partition_metadata
+from logfs.log.closing import remove_note
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.remote.bucket import all_places
+from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, WritingDirectory
 from logfs.log.remote.headfiles import HeadFiles
 from logfs.log.remote.keys import PartitionPlace, parse_topic_directory
@@ -34,6 +39,7 @@ from logfs.services.journaling.assembly import (
     JournaledSegment,
     ReadJournal,
     assemble,
+    latest_epochs,
     read_journal,
 )
 from logfs.services.journaling.objects import PartitionId
@@ -41,6 +47,9 @@ from logfs.services.journaling.root import JournalRoot, begin_epoch, confirm_roo
 from logfs.services.tiering.heads import FirstFacts, HeadWriter
 from logfs.services.tiering.ownership import OwnedVersions
 from logfs.types import MAX_OFFSET, TopicPartition
+
+_KEPT = frozenset({names.OWNED, names.TIERED, names.MIRROR})
+"""Files of a partition directory that are replaced in one step, or not made of the store."""
 
 
 class Promoted(NamedTuple):
@@ -84,7 +93,7 @@ def check_promotable(store: ObjectStore) -> None:
 
 
 class Promotion:
-    """The promotion of one empty data directory.
+    """The promotion of one data directory; its records are all in the store, if it has any.
 
     Args:
         store: The store.
@@ -114,8 +123,7 @@ class Promotion:
             RemoteStorageError: Another directory was promoted meanwhile; or the store has nothing.
             OSError: The store or the disk failed.
         """
-        owned = OwnedVersions(self._disk, "")
-        root = begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
+        root = self._begin()
         journal = read_journal(self._store, root)
         ends, places = assemble(journal), all_places(self._store)
         unique = {place.topic_partition: place for place in places}.values()
@@ -125,23 +133,64 @@ class Promotion:
         new = [(partition, end) for partition, end in ends.items() if partition not in headed]
         for_each(lambda one: self._make_new(*one, root), new)
         self._write_checkpoints()
-        confirm_root(self._store, root)
+        self._confirm(root)
         return self._promoted(journal)
+
+    # What makes it the owner
+
+    def _begin(self) -> JournalRoot:
+        """Own the journal, and return its root."""
+        owned = OwnedVersions(self._disk, "")
+        return begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
+
+    def _head(self, place: PartitionPlace, end: JournaledPartition | None) -> Head:
+        """Own the head of a partition, and return it."""
+        owned = OwnedVersions(self._disk, place.topic_partition.directory)
+        writer = HeadWriter(self._store, place, self._writer, self._new_id, owned)
+
+        def first(found: Head | None) -> FirstFacts | None:
+            if end is None or (found is not None and end.facts_ms < found.writer.since_ms):
+                return None
+            facts = end.facts
+            return FirstFacts(place.topic_id, facts.generation, facts.start, facts.config)
+
+        return writer.fence(first, takes_over=True)
+
+    def _begun_epochs(
+        self, before: Sequence[EpochEntry], root: JournalRoot, start: int
+    ) -> list[EpochEntry]:
+        """Return the leader epochs with one that no earlier owner has used, from an offset on.
+
+        Epochs of the journal only grow, so that it is larger than any that an earlier promotion
+        began.
+        """
+        latest = (before[-1].epoch if before else 0) + root.epoch
+        return [*before, EpochEntry(latest, start)]
+
+    def _confirm(self, root: JournalRoot) -> None:
+        """See that this directory owns the store when all is made."""
+        confirm_root(self._store, root)
+
+    # The partitions
 
     def _make(
         self, place: PartitionPlace, end: JournaledPartition | None, root: JournalRoot
     ) -> None:
         """Own the head of a partition, and make its directory."""
         directory = place.topic_partition.directory
+        is_new = not self._disk.exists(directory)
         try:
-            self._make_directory(directory)
-            head = self._fenced(place, end)
+            if is_new:
+                self._disk.make_directory(directory)
+            head = self._head(place, end)
             entries = read_entries(self._store, head)
         except LogfsError as error:
             if read_head(self._store, place) is not None:  # else it is what a copy has left
                 self._problems.append(f"{place.topic_partition}: {text_of(error)}")
-            self._disk.remove_tree(directory)
+            if is_new:
+                self._disk.remove_tree(directory)
             return
+        self._clear(directory, entries)
         files = HeadFiles(place, head, entries, 0)
         segments = [] if end is None else end.after(head.next_offset)
         opened = _opened(segments[0] if segments else files.active)
@@ -154,7 +203,7 @@ class Promotion:
             TieredRows(self._disk, directory, place.topic_id, head.generation).restore(entries)
             self._copy_snapshot(directory, files)
         self._write_segments(directory, segments, opened.base_offset)
-        before = head.leader_epochs if end is None else end.leader_epochs
+        before = latest_epochs(head.leader_epochs, end)
         self._write_epochs(directory, before, root, opened, segments)
         self._made[place.topic_partition] = _Made(
             max(head.start.offset, 0 if end is None else end.facts.start.offset),
@@ -173,7 +222,9 @@ class Promotion:
             return
         directory, facts = topic_partition.directory, end.facts
         opened = _opened(segments[0])
-        self._make_directory(directory)
+        if not self._disk.exists(directory):
+            self._disk.make_directory(directory)
+        self._clear(directory, ())
         self._write(
             f"{directory}/{names.PARTITION_METADATA}", format_partition_metadata(partition.topic_id)
         )
@@ -186,25 +237,29 @@ class Promotion:
             facts.start.offset, opened.base_offset, 0, _size_of(segments)
         )
 
-    def _fenced(self, place: PartitionPlace, end: JournaledPartition | None) -> Head:
-        owned = OwnedVersions(self._disk, place.topic_partition.directory)
-        writer = HeadWriter(self._store, place, self._writer, self._new_id, owned)
-        found = read_head(self._store, place)
-        first = None
-        if end is not None and (found is None or end.facts_ms >= found[0].writer.since_ms):
-            first = FirstFacts(
-                place.topic_id, end.facts.generation, end.facts.start, end.facts.config
-            )
-        return writer.fence(first, takes_over=True)
-
     # Files
 
-    def _make_directory(self, directory: str) -> None:
-        """Make a directory, or empty that of an interrupted promotion."""
-        if not self._disk.exists(directory):
-            self._disk.make_directory(directory)
+    def _clear(self, directory: str, entries: Sequence[TieredEntry]) -> None:
+        """Remove what is made of the store; what was copied to it from here stays.
+
+        The rows of these segments are replaced in one step, so that they are known after a stop.
+        """
+        try:
+            rows = TieredRows.load(self._disk, directory)
+        except LogfsError:
+            rows = None
+        known = {} if rows is None else rows.entries
+        kept = {one.base_offset for one in entries if known.get(one.base_offset) == one}
         for name, _ in self._disk.list(directory):
-            if name != names.OWNED:
+            file = names.parse_segment_file(name)
+            is_segment = file is not None and not file.suffix and file.base_offset in kept
+            is_kept = is_segment and file is not None and file.kind is not FileKind.SNAPSHOT
+            is_other = (
+                (name in _KEPT and (entries or name != names.TIERED))
+                or names.is_forward_file(name)
+                or names.parse_cut_file(name)
+            )
+            if not (is_kept or is_other):
                 self._disk.remove(f"{directory}/{name}")
 
     def _write(self, name: str, data: bytes) -> None:
@@ -245,21 +300,20 @@ class Promotion:
         opened: TableEntry,
         segments: Sequence[JournaledSegment],
     ) -> None:
-        """Let the log continue in a leader epoch that no earlier owner has used.
-
-        Epochs of the journal only grow, so that it is larger than any that an earlier promotion
-        began. The loader lets it begin at the log end.
-        """
-        latest = (before[-1].epoch if before else 0) + root.epoch
-        entries = [*before, EpochEntry(latest, MAX_OFFSET if segments else opened.base_offset)]
+        """Write the leader epochs; the loader lets one that begins later begin at the log end."""
+        start = MAX_OFFSET if segments else opened.base_offset
+        entries = self._begun_epochs(before, root, start)
         self._write(f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}", format_leader_epochs(entries))
 
     def _write_checkpoints(self) -> None:
-        made = sorted(self._made.items())
-        starts = {one: row.start_offset for one, row in made if row.start_offset}
-        checkpoints.write_offsets(self._disk, names.LOG_START_OFFSET_CHECKPOINT, starts)
-        points = {one: row.recovery_point for one, row in made}
-        checkpoints.write_offsets(self._disk, names.RECOVERY_POINT_CHECKPOINT, points)
+        disk, made = self._disk, sorted(self._made.items())
+        for name, found in (
+            (names.LOG_START_OFFSET_CHECKPOINT, {one: row.start_offset for one, row in made}),
+            (names.RECOVERY_POINT_CHECKPOINT, {one: row.recovery_point for one, row in made}),
+        ):
+            checkpoints.write_offsets(disk, name, checkpoints.read_offsets(disk, name) | found)
+        checkpoints.remove_clean_shutdown(disk)
+        remove_note(disk)
 
     # The outcome
 

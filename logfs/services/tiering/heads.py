@@ -108,7 +108,7 @@ class HeadWriter:
 
     def fence(
         self,
-        first: FirstFacts | None,
+        first: Callable[[Head | None], FirstFacts | None],
         *,
         check: Callable[[Head], object] | None = None,
         takes_over: bool = False,
@@ -116,8 +116,8 @@ class HeadWriter:
         """Own the partition: swap its head with the next epoch, or create the first one.
 
         Args:
-            first: The facts if there is no head yet; its settings replace those of a head. None:
-                there is a head, and they stay.
+            first: Called with the head that is there. Returns the facts of one that is to be made;
+                their settings replace those of a head. None: there is a head, and they stay.
             check: Called with the head before it is written; if it raises, no writer is fenced.
             takes_over: Fence another data directory as well; see ``logfs remote take-over``.
 
@@ -133,18 +133,19 @@ class HeadWriter:
             found = read_head(self.store, self.place)
             if not takes_over:
                 self._check_owner(None if found is None else found[0])
+            facts = first(None if found is None else found[0])
             if found is None:
-                if first is None:
+                if facts is None:
                     raise RemoteStorageError(f"{self._url}: the head is gone")
                 head = Head(
                     nonce=self._new_id(),
                     counter=self.owned.counter + 1,
                     epoch=self._lost_epoch + 1,
                     writer=self.writer,
-                    topic_id=first.topic_id,
-                    generation=first.generation,
-                    start=first.start,
-                    config=first.config,
+                    topic_id=facts.topic_id,
+                    generation=facts.generation,
+                    start=facts.start,
+                    config=facts.config,
                 )
             else:
                 old, self._etag = found
@@ -154,7 +155,7 @@ class HeadWriter:
                     counter=old.counter + 1,
                     epoch=max(old.epoch, self._lost_epoch) + 1,
                     writer=self.writer,
-                    config=old.config if first is None else first.config,
+                    config=old.config if facts is None else facts.config,
                 )
             if check is not None:
                 check(head)

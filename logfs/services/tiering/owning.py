@@ -247,7 +247,7 @@ class PartitionTiering:
                 if self._writer.owned.is_new and not takes_over:
                     check_name(self.store, self.place, self._writer.writer.directory_id)
                 # Compared before: a copy with other records must not fence its original.
-                head = self._writer.fence(first, check=compare, takes_over=takes_over)
+                head = self._writer.fence(lambda _: first, check=compare, takes_over=takes_over)
             self._note(added)
             self.status.copies += restore(self._writer, log, self._lost, throttle)
         self.status.epoch = head.epoch

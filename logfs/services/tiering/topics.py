@@ -91,7 +91,8 @@ class DeletedTopics:
                     f"{store.url}/{place.head}: another data directory has taken over this "
                     "partition: its objects stay"
                 )
-            writer.fence(FirstFacts(topic_id, head.generation, head.start, head.config))
+            facts = FirstFacts(topic_id, head.generation, head.start, head.config)
+            writer.fence(lambda _: facts)
             known = self._heads[row.directory] = writer, DroppedSegments(store)
         delay_ms = self._store.config.log_segment_delete_delay_ms
         return remove_partition(*known, delay_ms, now_ms)
