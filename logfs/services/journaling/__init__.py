@@ -9,6 +9,7 @@ segments, which the heads name, the store then has every record up to that momen
     kept       which objects are still needed; pure
     writing    the rounds of the daemon that owns the journal
     healing    a start after a power cut: the log gets what the disk has lost
+    making     the directories of partitions, from heads and journal
     promotion  a data directory from heads and journal, on another machine
     diverging  records that this directory has and the store does not: another one owns it
     rejoining  such a directory becomes a copy of the store again

@@ -16,14 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
-from logfs.disk.remote.overlay import RemotePart
-from logfs.disk.remote.treedisk import MadeFile
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, RemoteStorageError, text_of
 from logfs.log import checkpoints, names
-from logfs.log.checkpoints import EpochEntry, format_leader_epochs, format_partition_metadata
+from logfs.log.checkpoints import EpochEntry
 from logfs.log.closing import remove_note
-from logfs.log.names import FileKind, format_segment_file
+from logfs.log.names import FileKind
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, WritingDirectory
@@ -32,8 +30,6 @@ from logfs.log.remote.keys import PartitionPlace, parse_topic_directory
 from logfs.log.remote.parallel import for_each
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.rows import TieredRows
-from logfs.log.segments.table import SegmentState, TableEntry, encode_table
-from logfs.log.topics import format_topic_config
 from logfs.services.journaling.assembly import (
     JournaledPartition,
     JournaledSegment,
@@ -42,6 +38,7 @@ from logfs.services.journaling.assembly import (
     latest_epochs,
     read_journal,
 )
+from logfs.services.journaling.making import PartitionFiles
 from logfs.services.journaling.objects import PartitionId
 from logfs.services.journaling.root import JournalRoot, begin_epoch, confirm_root, read_root
 from logfs.services.tiering.heads import FirstFacts, HeadWriter
@@ -113,6 +110,7 @@ class Promotion:
         self._disk = disk
         self._writer = writer
         self._new_id = new_id
+        self._files = PartitionFiles(store, disk)
         self._made: dict[TopicPartition, _Made] = {}
         self._problems: list[str] = []
 
@@ -193,21 +191,13 @@ class Promotion:
         self._clear(directory, entries)
         files = HeadFiles(place, head, entries, 0)
         segments = [] if end is None else end.after(head.next_offset)
-        opened = _opened(segments[0] if segments else files.active)
-        self._copy_made(directory, files)
-        self._write(
-            f"{directory}/{names.SEGMENT_TABLE}",
-            encode_table(head.generation, [*(one.entry for one in entries), opened]),
-        )
-        if entries:
-            TieredRows(self._disk, directory, place.topic_id, head.generation).restore(entries)
-            self._copy_snapshot(directory, files)
-        self._write_segments(directory, segments, opened.base_offset)
+        base = segments[0].base_offset if segments else files.active.base_offset
+        self._files.write_headed(directory, files, segments)
         before = latest_epochs(head.leader_epochs, end)
-        self._write_epochs(directory, before, root, opened, segments)
+        self._write_epochs(directory, before, root, base, segments)
         self._made[place.topic_partition] = _Made(
             max(head.start.offset, 0 if end is None else end.facts.start.offset),
-            opened.base_offset,
+            base,
             len(entries),
             _size_of(segments),
         )
@@ -220,22 +210,14 @@ class Promotion:
         if topic_partition in self._made:
             self._problems.append(f"{topic_partition}: the journal has another topic of this name")
             return
-        directory, facts = topic_partition.directory, end.facts
-        opened = _opened(segments[0])
+        directory, base = topic_partition.directory, segments[0].base_offset
         if not self._disk.exists(directory):
             self._disk.make_directory(directory)
         self._clear(directory, ())
-        self._write(
-            f"{directory}/{names.PARTITION_METADATA}", format_partition_metadata(partition.topic_id)
-        )
-        if facts.config is not None:
-            self._write(f"{directory}/{names.TOPIC_CONFIG}", format_topic_config(facts.config))
-        self._write(f"{directory}/{names.SEGMENT_TABLE}", encode_table(facts.generation, [opened]))
-        self._write_segments(directory, segments, opened.base_offset)
-        self._write_epochs(directory, end.leader_epochs, root, opened, segments)
-        self._made[topic_partition] = _Made(
-            facts.start.offset, opened.base_offset, 0, _size_of(segments)
-        )
+        self._files.write_journaled(directory, partition.topic_id, end, segments)
+        self._write_epochs(directory, end.leader_epochs, root, base, segments)
+        start_offset = end.facts.start.offset
+        self._made[topic_partition] = _Made(start_offset, base, 0, _size_of(segments))
 
     # Files
 
@@ -262,48 +244,17 @@ class Promotion:
             if not (is_kept or is_other):
                 self._disk.remove(f"{directory}/{name}")
 
-    def _write(self, name: str, data: bytes) -> None:
-        """Write a file without a sync: the directory is marked as not whole."""
-        file = self._disk.open(name, write=True, create=True)
-        try:
-            file.truncate(0)
-            if data:
-                file.pwrite(data, 0)
-        finally:
-            file.close()
-
-    def _copy_made(self, directory: str, files: HeadFiles) -> None:
-        for name in (names.PARTITION_METADATA, names.TOPIC_CONFIG):
-            found = files.find(name)
-            if isinstance(found, MadeFile):
-                self._write(f"{directory}/{name}", found.data)
-
-    def _copy_snapshot(self, directory: str, files: HeadFiles) -> None:
-        """Copy the state of the producers at the end of the last segment in the store."""
-        name = format_segment_file(files.active.base_offset, FileKind.SNAPSHOT)
-        found = files.find(name)
-        if isinstance(found, RemotePart):
-            data = self._store.get_range(found.key, found.start, found.size)
-            self._write(f"{directory}/{name}", bytes(data))
-
-    def _write_segments(
-        self, directory: str, segments: Sequence[JournaledSegment], base: int
-    ) -> None:
-        for base_offset, data in [(one.base_offset, one.data) for one in segments] or [(base, b"")]:
-            self._write(f"{directory}/{format_segment_file(base_offset, FileKind.LOG)}", data)
-
     def _write_epochs(
         self,
         directory: str,
         before: Sequence[EpochEntry],
         root: JournalRoot,
-        opened: TableEntry,
+        base: int,
         segments: Sequence[JournaledSegment],
     ) -> None:
         """Write the leader epochs; the loader lets one that begins later begin at the log end."""
-        start = MAX_OFFSET if segments else opened.base_offset
-        entries = self._begun_epochs(before, root, start)
-        self._write(f"{directory}/{names.LEADER_EPOCH_CHECKPOINT}", format_leader_epochs(entries))
+        entries = self._begun_epochs(before, root, MAX_OFFSET if segments else base)
+        self._files.write_epochs(directory, entries)
 
     def _write_checkpoints(self) -> None:
         disk, made = self._disk, sorted(self._made.items())
@@ -340,11 +291,6 @@ class Promotion:
 
 def _id_of(place: PartitionPlace) -> PartitionId:
     return PartitionId(place.topic_id, place.topic_partition.partition)
-
-
-def _opened(first: JournaledSegment | TableEntry) -> TableEntry:
-    """Return the entry of the segment from which on the loader scans the log."""
-    return TableEntry(first.base_offset, SegmentState.OPEN, first.bases, first.bases)
 
 
 def _size_of(segments: Sequence[JournaledSegment]) -> int:
