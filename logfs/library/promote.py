@@ -14,6 +14,7 @@ from logfs.library.diverged import check_rejoined
 from logfs.library.owner import opened_store
 from logfs.library.places import local_directory
 from logfs.log import names
+from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.manifest import UNFINISHED, BackupManifest, read_manifest, write_manifest
 from logfs.log.remote.directory import own_directory, read_remote_config, write_remote_config
 from logfs.machine.disks import is_url
@@ -102,7 +103,8 @@ def promote(
         disk.sync_directory("")
     say(f"{data}: checking the ends of its partitions")
     with opened_store(data, is_durable=False) as store:
-        found = [partition_overview(log, clock.now_ms()) for log in store.all_partitions()]
+        logs = [one for one in store.all_partitions() if one.topic_partition.topic != OFFSETS_TOPIC]
+        found = [partition_overview(log, clock.now_ms()) for log in logs]
     disk.sync_all()  # once, and not once for each partition
     partitions = [
         ContinuedPartition(one.topic, one.partition, one.log_end_offset or 0, one.newest_timestamp)

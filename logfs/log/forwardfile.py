@@ -330,10 +330,29 @@ def read_note(disk: Disk, directory: str, name: str) -> ForwardNote:
     return ForwardNote(name, identity, offset, 0 if held is None else held.time_ms, report)
 
 
+def portable_note(data: bytes) -> bytes:
+    """Return the bytes of a file that says the same, without report and numbers of writes.
+
+    They change only if a position or the identity does.
+    """
+    slots = []
+    for at in range(_SLOTS_AT, len(data), _SLOT_BYTES):
+        number, _, found = _best_copy(data[at : at + _SLOT_BYTES])
+        copy = b""
+        if number and found is not None:
+            copy = _SLOT.pack(1, *found[:4], int(found.is_clean))
+            copy += _CRC.pack(crc32c(copy))
+        slots.append(copy.ljust(_SLOT_BYTES, b"\0"))
+    return data[:_BLOCK_BYTES] + bytes(_BLOCK_BYTES) + b"".join(slots)
+
+
 def _read_slot(file: File, slot: int) -> tuple[int, int, ForwardPosition | None]:
     """Return the number of the last write, the copy that has it, and the position."""
+    return _best_copy(file.pread(_SLOT_BYTES, _SLOTS_AT + _SLOT_BYTES * slot))
+
+
+def _best_copy(data: bytes) -> tuple[int, int, ForwardPosition | None]:
     best: tuple[int, int, ForwardPosition | None] = (0, 0, None)
-    data = file.pread(_SLOT_BYTES, _SLOTS_AT + _SLOT_BYTES * slot)
     for number_of_copy in (0, 1):
         at = _COPY_BYTES * number_of_copy
         copy = data[at : at + _SLOT.size + _CRC.size]

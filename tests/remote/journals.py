@@ -8,10 +8,11 @@ from logfs.log.store import LogStore
 from logfs.services.journaling.assembly import read_journal
 from logfs.services.journaling.diverging import DivergedLog, diverged_logs, stored_logs
 from logfs.services.journaling.healing import compare, heal, may_have_lost
+from logfs.services.journaling.notes import notes_of
 from logfs.services.journaling.promotion import Promoted, Promotion
 from logfs.services.journaling.rejoining import Rejoining
 from logfs.services.journaling.root import begin_epoch, read_root
-from logfs.services.journaling.writing import RemoteJournal
+from logfs.services.journaling.writing import RemoteJournal, is_journaled
 from logfs.services.tiering.ownership import OwnedVersions
 from tests.fakes import FakeDisk
 from tests.remote.fakestore import FakeStore
@@ -52,7 +53,9 @@ class JournalBench(TieredBench):
 
     def send(self) -> None:
         """Do a round."""
-        self.journal.round(self.store.all_partitions(), self.now_ms)
+        logs = self.store.all_partitions()
+        kept = [log for log in logs if is_journaled(log.config)]
+        self.journal.round(logs, self.now_ms, notes_of(self.store, kept))
 
     def open(self, disk: FakeDisk | None = None, *, read_only: bool = False) -> LogStore:
         self._journal = None

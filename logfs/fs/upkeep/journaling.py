@@ -28,6 +28,7 @@ from logfs.machine.host import Clock, machine_id
 from logfs.services.following.store import AnyStore
 from logfs.services.journaling.assembly import read_journal
 from logfs.services.journaling.healing import compare, heal, may_have_lost
+from logfs.services.journaling.notes import notes_of
 from logfs.services.journaling.root import begin_epoch, lost_to, read_root
 from logfs.services.journaling.writing import RemoteJournal, is_journaled
 from logfs.services.tiering.ownership import OwnedVersions
@@ -118,7 +119,9 @@ class Journaling:
         if self._journal is None:
             self._journal = self._begin(local, objects(), logs, freshness_ms)
         now_ms = self._clock.now_ms()
-        for log in self._journal.round(logs, now_ms):
+        kept = [log for log in logs if not log.is_unreadable and is_journaled(log.config)]
+        notes = notes_of(self._store.writable, kept)
+        for log in self._journal.round(logs, now_ms, notes):
             if log.state.remote is not None:
                 log.state.remote.journal_ms, log.state.remote.journal_error = now_ms, None
 

@@ -6,6 +6,7 @@ segments, which the heads name, the store then has every record up to that momen
     objects    the objects of the journal: names, bytes; pure
     root       the owner of the journal, and where each earlier epoch ended
     assembly   the ends of the partitions, from all objects
+    notes      what a second machine needs beside records: groups, owners and modes, forwards
     kept       which objects are still needed; pure
     writing    the rounds of the daemon that owns the journal
     healing    a start after a power cut: the log gets what the disk has lost

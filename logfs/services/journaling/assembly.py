@@ -1,12 +1,14 @@
 """The ends of the partitions, put together from all objects of a journal."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
-from logfs.errors import LogfsError
+from logfs.errors import CorruptRecordError, LogfsError
 from logfs.log.checkpoints import EpochEntry
 from logfs.log.remote.parallel import for_each
+from logfs.records.batch import decode_header
 from logfs.services.journaling.objects import (
     JournalObject,
     ListedObject,
@@ -60,6 +62,22 @@ class JournaledPartition(NamedTuple):
                 found.append(one)
                 offset = one.next_offset
         return found
+
+
+def end_offset_of(copied: int | None, segments: Sequence[JournaledSegment]) -> int:
+    """Return where a log ends of which a head names segments, and a journal has those after them.
+
+    Args:
+        copied: The offset after the segments of the head; None: there are none.
+        segments: See ``JournaledPartition.after``.
+    """
+    end_offset = copied or 0
+    for one in segments[-1:]:
+        end_offset, at = max(end_offset, one.base_offset), 0
+        with contextlib.suppress(CorruptRecordError):  # a range of bytes may end inside a batch
+            while (header := decode_header(one.data, at)).size_bytes <= len(one.data) - at:
+                end_offset, at = header.next_offset, at + header.size_bytes
+    return end_offset
 
 
 def latest_epochs(
@@ -123,6 +141,14 @@ def gone_partitions(journal: ReadJournal) -> set[PartitionId]:
         gone.difference_update(row.id for row in one.rows)
         gone.update(one.gone)
     return gone
+
+
+def latest_notes(journal: ReadJournal) -> dict[str, bytes]:
+    """Return the notes of a journal as they were last; see ``notes``."""
+    found: dict[str, bytes] = {}
+    for one in journal.objects.values():
+        found |= one.notes
+    return {name: data for name, data in found.items() if data}
 
 
 def assemble(journal: ReadJournal) -> dict[PartitionId, JournaledPartition]:

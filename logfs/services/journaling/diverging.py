@@ -28,6 +28,7 @@ from logfs.services.journaling.assembly import (
     JournaledPartition,
     ReadJournal,
     assemble,
+    end_offset_of,
     latest_epochs,
 )
 from logfs.services.journaling.healing import end_of_batch, first_difference
@@ -151,19 +152,8 @@ def _stored(
 ) -> StoredLog:
     copied = None if head is None else head.next_offset
     epochs = latest_epochs(() if head is None else head.leader_epochs, end)
-    end_offset = copied or 0
-    if end is not None:
-        for one in end.after(copied):
-            end_offset = max(one.base_offset, end_offset, one.next_offset, _end_of(one.data))
+    end_offset = end_offset_of(copied, [] if end is None else end.after(copied))
     return StoredLog(place, entries, end, tuple(epochs), end_offset)
-
-
-def _end_of(data: bytes) -> int:
-    """Return the offset after the last whole batch; -1: there is none."""
-    at, end_offset = 0, -1
-    while (end := end_of_batch(data, at)) is not None and end <= len(data):
-        end_offset, at = decode_header(data, at).next_offset, end
-    return end_offset
 
 
 def _first_diverged(store: ObjectStore, stored: StoredLog, log: PartitionLog) -> int:

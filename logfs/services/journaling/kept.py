@@ -1,6 +1,7 @@
 """Which objects of a journal are still needed: see the rules 4 and 5 of the package. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from logfs.services.journaling.assembly import ReadJournal, gone_partitions
@@ -33,6 +34,22 @@ class Held(NamedTuple):
     topic_partition: TopicPartition
 
 
+class FoundNotes(NamedTuple):
+    """The notes of a data directory as they are now.
+
+    Attributes:
+        notes: Name -> contents, never empty.
+        unknown: The beginnings of the names of those that could not be read: they are as before.
+    """
+
+    notes: Mapping[str, bytes] = MappingProxyType({})
+    unknown: Collection[str] = ()
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether a note that is not there may be there all the same."""
+        return name.startswith(tuple(self.unknown))
+
+
 class _Gone(NamedTuple):
     """A deleted partition, and the objects that have rows of it."""
 
@@ -40,8 +57,15 @@ class _Gone(NamedTuple):
     holders: set[ObjectName]
 
 
+class _KeptNote(NamedTuple):
+    """The last contents of a note, and the objects that have it, the last one with these."""
+
+    data: bytes
+    holders: list[ObjectName]
+
+
 class KeptObjects:
-    """The objects of a journal whose rows are needed. One thread.
+    """The objects of a journal whose rows or notes are needed. One thread.
 
     Args:
         found: The journal as it was when the epoch began.
@@ -57,6 +81,9 @@ class KeptObjects:
         ]  # fmt: skip
         self._gone: dict[PartitionId, _Gone] = {}
         self._told: set[PartitionId] = set()
+        self._notes: dict[str, _KeptNote] = {}
+        for name, one in found.objects.items():
+            self._add_notes(name, one.notes)
         gone = gone_partitions(found)
         self.note_gone(lambda partition, _: partition in gone)
 
@@ -68,12 +95,38 @@ class KeptObjects:
         self._rows[name] = _held_by(one.rows)
         self._last = name
         self._told.update(one.gone)
+        self._add_notes(name, one.notes)
+
+    def _add_notes(self, name: ObjectName, notes: Mapping[str, bytes]) -> None:
+        for note, data in notes.items():
+            holders = self._notes[note].holders if note in self._notes else []
+            self._notes[note] = _KeptNote(data, [*holders, name])
+
+    def changed(self, found: FoundNotes) -> dict[str, bytes]:
+        """Return the notes that the next object has to have; b"" for those that are gone.
+
+        These are the ones that have changed, and those that hold one of too many old objects.
+        """
+        old = set(self._oldest_names())
+        news = {
+            name: data
+            for name, data in found.notes.items()
+            if name not in self._notes
+            or self._notes[name].data != data
+            or self._notes[name].holders[-1] in old
+        }
+        for name, known in self._notes.items():
+            if known.data and name not in found.notes and not found.is_unknown(name):
+                news[name] = b""
+        return news
+
+    def _oldest_names(self) -> list[ObjectName]:
+        return list(self._rows)[: MOST_KEPT // 2] if len(self._rows) > MOST_KEPT else []
 
     def oldest(self) -> Iterator[Held]:
         """Yield what holds the older half of the objects, if there are too many."""
-        if len(self._rows) > MOST_KEPT:
-            for name in list(self._rows)[: MOST_KEPT // 2]:
-                yield from self._rows[name]
+        for name in self._oldest_names():
+            yield from self._rows[name]
 
     def note_gone(self, is_gone: Callable[[PartitionId, TopicPartition], bool]) -> None:
         """Find partitions that were deleted, of which objects still have rows."""
@@ -110,7 +163,10 @@ class KeptObjects:
 
     def unneeded(self, now_ms: int) -> list[ObjectName]:
         """Return the objects that may be deleted: never the last one, fences after a week."""
-        names = [name for name, rows in self._rows.items() if not rows and name != self._last]
+        needed = {self._last} | {
+            one.holders[-1] for one in self._notes.values() if one.data or len(one.holders) > 1
+        }  # what a note was before must not come back
+        names = [name for name, rows in self._rows.items() if not rows and name not in needed]
         return names + [
             name for name, modified_ms in self._others if now_ms - modified_ms > FENCE_MS
         ]
@@ -119,6 +175,11 @@ class KeptObjects:
         """An object was deleted."""
         self._rows.pop(name, None)
         self._others = [one for one in self._others if one.name != name]
+        for note, known in list(self._notes.items()):
+            if name in known.holders:
+                known.holders.remove(name)
+                if not known.holders:
+                    del self._notes[note]
         for partition, one in list(self._gone.items()):
             one.holders.discard(name)
             if not one.holders:

@@ -7,8 +7,8 @@ bytes   field         type
 0-3     magic         "LFTJ"
 4-7     version       int32     1; an older logfs refuses a newer object
 8-11    length        int32     of what follows, decompressed
-12-     body          zstd: length of the description (int32), the description as JSON, and the
-bytes of all rows in their order
+12-     body          zstd: length of the description (int32), the description as JSON, the bytes of
+all rows in their order, and the bytes of all notes
 last 4  CRC           uint32    CRC-32C of all bytes before
 """
 
@@ -16,6 +16,7 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -117,6 +118,8 @@ class JournalObject(NamedTuple):
         fence: The epoch that begins after this object; 0: it is no fence.
         payload: The bytes of the rows.
         gone: Partitions that were deleted: what other objects have of them is void.
+        notes: Name -> contents, of those that are not as in an earlier object; b"": it is gone. See
+            ``notes``.
     """
 
     nonce: str
@@ -125,6 +128,7 @@ class JournalObject(NamedTuple):
     payload: bytes | memoryview = b""
     gone: Sequence[PartitionId] = ()
     fence: int = 0
+    notes: Mapping[str, bytes] = MappingProxyType({})
 
 
 def parse_name(key: str) -> ObjectName | None:
@@ -173,9 +177,10 @@ def encode_object(one: JournalObject) -> bytes:
         "gone": [[topic_id.hex, partition] for topic_id, partition in one.gone],
         "topics": ids,
         "rows": [_row_as_json(row, numbers[row.topic, row.id.topic_id.hex]) for row in one.rows],
+        "notes": [[name, len(data)] for name, data in one.notes.items()],
     }
     text = json.dumps(facts, separators=(",", ":")).encode()
-    body = b"".join((_LENGTH.pack(len(text)), text, one.payload))
+    body = b"".join((_LENGTH.pack(len(text)), text, one.payload, *one.notes.values()))
     return framed(_MAGIC, VERSION, len(body), compress(Compression.ZSTD, body, _FASTEST))
 
 
@@ -200,7 +205,7 @@ def decode_object(data: bytes, source: str) -> JournalObject:
         )
     except (ValueError, struct.error, CorruptRecordError) as error:
         raise CorruptIndexError(f"{source}: {error}") from None
-    if sum(row.length for row in found.rows) != len(payload):
+    if sum(row.length for row in found.rows) != len(found.payload):
         raise CorruptIndexError(f"{source}: its rows have another length than their bytes")
     return found
 
@@ -222,7 +227,14 @@ def _object_of(facts: Mapping[str, Any], payload: memoryview) -> JournalObject:
     topics = [(name, UUID(hex=topic_id)) for name, topic_id in facts["topics"]]
     rows = [_row_of(row, topics) for row in facts["rows"]]
     gone = [PartitionId(UUID(hex=topic_id), partition) for topic_id, partition in facts["gone"]]
-    return JournalObject(facts["nonce"], facts["ms"], rows, payload, gone, facts["fence"])
+    end = len(payload) - sum(length for _, length in facts["notes"])
+    notes, at = {}, end
+    for name, length in facts["notes"]:
+        notes[name] = bytes(payload[at : at + length])
+        at += length
+    return JournalObject(
+        facts["nonce"], facts["ms"], rows, payload[:end], gone, facts["fence"], notes
+    )
 
 
 def _row_of(found: list[Any], topics: list[tuple[str, UUID]]) -> Row:

@@ -12,16 +12,19 @@ A directory may have partitions of the store already. Local files of segments th
 itself stay, and are read instead of their objects; everything else is made of the store.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, RemoteStorageError, text_of
 from logfs.log import checkpoints, names
-from logfs.log.checkpoints import EpochEntry
+from logfs.log.checkpointing import forget_partitions
+from logfs.log.checkpoints import EpochEntry, format_leader_epochs, format_partition_metadata
 from logfs.log.closing import remove_note
-from logfs.log.names import FileKind
+from logfs.log.groups.coding import OFFSETS_CONFIG, OFFSETS_TOPIC
+from logfs.log.host import Host
+from logfs.log.names import FileKind, format_segment_file
 from logfs.log.remote.bucket import all_places
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, WritingDirectory
@@ -30,23 +33,25 @@ from logfs.log.remote.keys import PartitionPlace, parse_topic_directory
 from logfs.log.remote.parallel import for_each
 from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.rows import TieredRows
+from logfs.log.topiccreation import new_topic_id
+from logfs.log.topics import format_topic_config
 from logfs.services.journaling.assembly import (
     JournaledPartition,
     JournaledSegment,
     ReadJournal,
     assemble,
+    end_offset_of,
     latest_epochs,
+    latest_notes,
     read_journal,
 )
 from logfs.services.journaling.making import PartitionFiles
+from logfs.services.journaling.notes import attributes_file, offsets_logs, partition_files
 from logfs.services.journaling.objects import PartitionId
 from logfs.services.journaling.root import JournalRoot, begin_epoch, confirm_root, read_root
 from logfs.services.tiering.heads import FirstFacts, HeadWriter
 from logfs.services.tiering.ownership import OwnedVersions
 from logfs.types import MAX_OFFSET, TopicPartition
-
-_KEPT = frozenset({names.OWNED, names.TIERED, names.MIRROR})
-"""Files of a partition directory that are replaced in one step, or not made of the store."""
 
 
 class Promoted(NamedTuple):
@@ -69,9 +74,10 @@ class Promoted(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """One partition: its log start, where the part begins that is scanned, and its sizes."""
+    """One partition: start and end, where the part begins that is scanned, and its sizes."""
 
     start_offset: int
+    end_offset: int
     recovery_point: int
     segments: int
     end_bytes: int
@@ -112,6 +118,8 @@ class Promotion:
         self._new_id = new_id
         self._files = PartitionFiles(store, disk)
         self._made: dict[TopicPartition, _Made] = {}
+        self._notes: Mapping[str, bytes] = {}
+        self._offsets: list[TopicPartition] = []
         self._problems: list[str] = []
 
     def run(self) -> Promoted:
@@ -123,6 +131,7 @@ class Promotion:
         """
         root = self._begin()
         journal = read_journal(self._store, root)
+        self._notes = latest_notes(journal)
         ends, places = assemble(journal), all_places(self._store)
         unique = {place.topic_partition: place for place in places}.values()
         for_each(lambda place: self._make(place, ends.get(_id_of(place)), root), unique)
@@ -130,6 +139,7 @@ class Promotion:
         headed = {_id_of(place) for place in places}
         new = [(partition, end) for partition, end in ends.items() if partition not in headed]
         for_each(lambda one: self._make_new(*one, root), new)
+        self._write_notes()
         self._write_checkpoints()
         self._confirm(root)
         return self._promoted(journal)
@@ -197,6 +207,7 @@ class Promotion:
         self._write_epochs(directory, before, root, base, segments)
         self._made[place.topic_partition] = _Made(
             max(head.start.offset, 0 if end is None else end.facts.start.offset),
+            end_offset_of(head.next_offset or head.start.offset, segments),
             base,
             len(entries),
             _size_of(segments),
@@ -211,15 +222,20 @@ class Promotion:
             self._problems.append(f"{topic_partition}: the journal has another topic of this name")
             return
         directory, base = topic_partition.directory, segments[0].base_offset
-        if not self._disk.exists(directory):
-            self._disk.make_directory(directory)
-        self._clear(directory, ())
+        self._prepare(directory, ())
         self._files.write_journaled(directory, partition.topic_id, end, segments)
         self._write_epochs(directory, end.leader_epochs, root, base, segments)
-        start_offset = end.facts.start.offset
-        self._made[topic_partition] = _Made(start_offset, base, 0, _size_of(segments))
+        self._made[topic_partition] = _Made(
+            end.facts.start.offset, end_offset_of(None, segments), base, 0, _size_of(segments)
+        )
 
     # Files
+
+    def _prepare(self, directory: str, entries: Sequence[TieredEntry]) -> None:
+        """Make a directory if it is missing, and clear it."""
+        if not self._disk.exists(directory):
+            self._disk.make_directory(directory)
+        self._clear(directory, entries)
 
     def _clear(self, directory: str, entries: Sequence[TieredEntry]) -> None:
         """Remove what is made of the store; what was copied to it from here stays.
@@ -231,18 +247,20 @@ class Promotion:
         except LogfsError:
             rows = None
         known = {} if rows is None else rows.entries
-        kept = {one.base_offset for one in entries if known.get(one.base_offset) == one}
+        copied = {one.base_offset for one in entries if known.get(one.base_offset) == one}
         for name, _ in self._disk.list(directory):
-            file = names.parse_segment_file(name)
-            is_segment = file is not None and not file.suffix and file.base_offset in kept
-            is_kept = is_segment and file is not None and file.kind is not FileKind.SNAPSHOT
-            is_other = (
-                (name in _KEPT and (entries or name != names.TIERED))
-                or names.is_forward_file(name)
-                or names.parse_cut_file(name)
-            )
-            if not (is_kept or is_other):
+            if not (self._stays(name, copied) or (entries and name == names.TIERED)):
                 self._disk.remove(f"{directory}/{name}")
+
+    def _stays(self, name: str, copied: Collection[int]) -> bool:
+        """Whether a file is not made of the store; ``copied`` are segments that are copied."""
+        file = names.parse_segment_file(name)
+        if file is not None:
+            is_snapshot = file.kind is FileKind.SNAPSHOT
+            return not (file.suffix or is_snapshot) and file.base_offset in copied
+        if name == names.MIRROR or names.is_forward_file(name):
+            return not self._notes  # else these are in the store
+        return name == names.OWNED or names.parse_cut_file(name) is not None
 
     def _write_epochs(
         self,
@@ -256,8 +274,38 @@ class Promotion:
         entries = self._begun_epochs(before, root, MAX_OFFSET if segments else base)
         self._files.write_epochs(directory, entries)
 
+    def _write_notes(self) -> None:
+        """Write files of partitions, owners and modes, and the positions of groups."""
+        directories = {one.directory for one in self._made}
+        for (directory, name), data in partition_files(self._notes).items():
+            if directory in directories:
+                self._files.write(f"{directory}/{name}", data)
+        before = self._disk.read(names.ATTRIBUTES) if self._disk.exists(names.ATTRIBUTES) else None
+        attributes = attributes_file(self._notes, before, {one.topic for one in self._made})
+        if attributes is not None:
+            self._files.write(names.ATTRIBUTES, attributes)
+        if not any(one.topic == OFFSETS_TOPIC for one in self._made):
+            self._write_positions()
+
+    def _write_positions(self) -> None:
+        """Write the positions of groups, as the first records of ``__consumer_offsets``."""
+        ends = {one: row.end_offset for one, row in self._made.items()}
+        topic_id = new_topic_id(Host("", self._new_id))
+        for number, data in offsets_logs(self._notes, ends, self._writer.since_ms).items():
+            one = TopicPartition(OFFSETS_TOPIC, number)
+            self._prepare(one.directory, ())
+            for name, contents in (
+                (names.PARTITION_METADATA, format_partition_metadata(topic_id)),
+                (names.TOPIC_CONFIG, format_topic_config(OFFSETS_CONFIG)),
+                (names.LEADER_EPOCH_CHECKPOINT, format_leader_epochs([EpochEntry(0, 0)])),
+                (format_segment_file(0, FileKind.LOG), data),
+            ):
+                self._files.write(f"{one.directory}/{name}", contents)
+            self._offsets.append(one)
+
     def _write_checkpoints(self) -> None:
         disk, made = self._disk, sorted(self._made.items())
+        forget_partitions(disk, {*self._made, *self._offsets})
         for name, found in (
             (names.LOG_START_OFFSET_CHECKPOINT, {one: row.start_offset for one, row in made}),
             (names.RECOVERY_POINT_CHECKPOINT, {one: row.recovery_point for one, row in made}),

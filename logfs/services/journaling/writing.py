@@ -15,7 +15,7 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.topics import read_properties
 from logfs.services.journaling.assembly import ReadJournal
-from logfs.services.journaling.kept import Held, KeptObjects, SegmentId
+from logfs.services.journaling.kept import FoundNotes, Held, KeptObjects, SegmentId
 from logfs.services.journaling.objects import (
     MOST_PAYLOAD_BYTES,
     JournalObject,
@@ -153,14 +153,18 @@ class RemoteJournal:
         self._kept = KeptObjects(found)
         self._unsure: _Unsure | None = None
         self._put_ms: int | None = None
+        self._news: dict[str, bytes] = {}
         self._late: set[PartitionId] = set()
 
-    def round(self, logs: Iterable[PartitionLog], now_ms: int) -> list[PartitionLog]:
+    def round(
+        self, logs: Iterable[PartitionLog], now_ms: int, found: FoundNotes | None = None
+    ) -> list[PartitionLog]:
         """Send what the store does not have of some logs, and delete what it does not need.
 
         Args:
             logs: All partitions of the data directory.
             now_ms: The clock.
+            found: The notes of the data directory; None: they are as before.
 
         Returns:
             The logs of which the store now has all that was appended before the round.
@@ -172,6 +176,7 @@ class RemoteJournal:
         known, self._late = _Known.of(logs), set()
         self._repeat(now_ms)
         self._free_oldest(known, now_ms)
+        self._news = {} if found is None else self._kept.changed(found)
         pieces: list[_Piece] = []
         size = 0
         for partition, log in known.journaled.items():
@@ -182,7 +187,7 @@ class RemoteJournal:
                 pieces.append(piece)
                 size += piece.row.length
         self._kept.note_gone(known.is_gone)
-        if pieces or self._kept.has_news:
+        if pieces or self._kept.has_news or self._news:
             self._put(pieces, now_ms)
         self._delete_unneeded(known, now_ms)
         return [log for partition, log in known.journaled.items() if partition not in self._late]
@@ -274,7 +279,9 @@ class RemoteJournal:
             [piece.row for piece in pieces],
             b"".join(piece.data for piece in pieces),
             self._kept.gone,
+            notes=self._news,
         )
+        self._news = {}
         self._unsure = _Unsure(self._next, one, encode_object(one), pieces)
         self._repeat(now_ms)
 
