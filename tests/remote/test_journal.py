@@ -125,6 +125,21 @@ def test_a_topic_without_a_sealed_segment_is_there_with_its_settings() -> None:
     assert other.log.topic_id == bench.log.topic_id
 
 
+def test_a_topic_without_records_is_there_with_its_settings() -> None:
+    bench = JournalBench({**LONG, "retention.bytes": "12345"})
+    bench.store.create_topic("kept", 1, LONG, bench.now_ms)
+    for number in range(3 * MOST_KEPT):
+        write(bench, "kept", b"kept %d\n" % number)
+        bench.send()
+    assert len(list_objects(bench.objects)) <= MOST_KEPT + 2
+    other, _ = bench.promoted()
+    assert other.log.config == bench.log.config
+    assert other.log.topic_id == bench.log.topic_id
+    text = other.fill(3)
+    other.send()
+    assert text_of(other.promoted("c")[0].log) == text
+
+
 def test_a_deleted_topic_does_not_come_back() -> None:
     bench = JournalBench(LONG)
     bench.store.create_topic("kept", 1, LONG, bench.now_ms)

@@ -127,6 +127,7 @@ class MountMetrics:
         by_topic = not self._operations.options.no_topic_metrics
         yield from logs.families(found, self._clock.now_ms(), by_topic=by_topic)
         yield from remote.reads(store.disk)
+        yield from remote.journal(store.disk)
         if not self._operations.options.no_topic_metrics:
             yield from self._groups.families(self._clock.now_ms())
 

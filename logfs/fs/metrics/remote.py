@@ -11,7 +11,8 @@ from logfs.disk.vfs import Disk
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.remote.status import RemoteTotals
+from logfs.log.remote.of_disk import catalog_of
+from logfs.log.remote.status import JournalCounters, RemoteTotals
 
 _KAFKA = "kafka.server:type=BrokerTopicMetrics,name="
 
@@ -153,8 +154,50 @@ _READS: tuple[tuple[str, str, Callable[[BlockCounters], float]], ...] = (
     ),
 )
 
-NAMES = frozenset(name for name, *_ in (*_ROWS, *_READS))
+_JOURNAL: tuple[tuple[str, Kind, str, Callable[[JournalCounters], float | None]], ...] = (
+    (
+        "logfs_remote_journal_rounds_total",
+        "counter",
+        "Rounds of the journal that were complete: one every freshness.ms.",
+        lambda c: c.rounds,
+    ),
+    (
+        "logfs_remote_journal_errors_total",
+        "counter",
+        "Rounds of the journal that failed.",
+        lambda c: c.failures,
+    ),
+    (
+        "logfs_remote_journal_objects_total",
+        "counter",
+        "Objects of the journal that were stored.",
+        lambda c: c.objects,
+    ),
+    (
+        "logfs_remote_journal_bytes_total",
+        "counter",
+        "Bytes of these objects.",
+        lambda c: c.size_bytes,
+    ),
+    (
+        "logfs_remote_journal_timestamp_seconds",
+        "gauge",
+        "The last complete round of the journal began at this moment; no sample: none was yet.",
+        lambda c: c.complete_ms / 1000 if c.complete_ms else None,
+    ),
+)
+
+NAMES = frozenset(name for name, *_ in (*_ROWS, *_READS, *_JOURNAL))
 """The names of all of them."""
+
+
+def journal(disk: Disk) -> Iterator[Family]:
+    """Yield what the journal of a data directory has cost; nothing without one."""
+    catalog = catalog_of(disk)
+    counters = None if catalog is None else catalog.journal
+    for name, kind, text, value in _JOURNAL if counters is not None else ():
+        found = None if counters is None else value(counters)
+        yield Family(name, kind, text, (), [] if found is None else [Sample((), float(found))])
 
 
 def reads(disk: Disk) -> Iterator[Family]:

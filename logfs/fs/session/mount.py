@@ -433,6 +433,7 @@ async def _serve(
         nursery.cancel_scope.cancel()
     if not session.is_handed_over:
         await operations.files.close_all()
+        await operations.tasks.journaling.finish()
 
 
 async def _reload(operations: Operations, session: Session, scope: trio.CancelScope) -> None:

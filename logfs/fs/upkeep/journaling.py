@@ -2,13 +2,16 @@
 
 A round that takes longer than ``freshness.ms`` is followed by the next one at once. After a failure
 the next round comes after a pause that grows from ``freshness.ms`` to a minute. If another data
-directory or a copy of this one has fenced this one, nothing is copied to the store any more.
+directory or a copy of this one has fenced this one, nothing is copied to the store any more. A
+clean stop sends what was appended since the last round.
 """
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import trio
 
@@ -23,6 +26,7 @@ from logfs.log.names import LOCK_FILE
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.directory import own_directory, read_remote_config
 from logfs.log.remote.of_disk import catalog_of
+from logfs.log.remote.status import JournalCounters
 from logfs.log.store import was_clean
 from logfs.machine.host import Clock, machine_id
 from logfs.services.following.store import AnyStore
@@ -36,6 +40,7 @@ from logfs.services.tiering.ownership import OwnedVersions
 logger = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 60.0
+_LAST_ROUND_S = 5.0
 
 
 class Journaling:
@@ -59,6 +64,9 @@ class Journaling:
         self._owned: OwnedVersions | None = None
         self._directory_id = b""
         self._told: str | None = None
+        self._again: Callable[[], None] | None = None
+        self._guard = threading.Lock()
+        self._counters = JournalCounters()
         self._is_over = False
 
     async def run(self) -> None:
@@ -67,6 +75,21 @@ class Journaling:
             await self._run()
         finally:
             self._is_over = True
+
+    async def finish(self) -> None:
+        """Do a last round, once nothing is appended any more; do not wait for a store that is away.
+
+        Nothing happens if the last round failed, or another data directory owns the store.
+        """
+        if self._again is None or self._told is not None:
+            return
+        with trio.move_on_after(_LAST_ROUND_S) as waiting:
+            try:
+                await run_in_thread(self._again, abandon_on_cancel=True)
+            except (LogfsError, OSError) as error:
+                logger.warning("the journal does not have what came last: %s", text_of(error))
+        if waiting.cancelled_caught:
+            logger.warning("the journal may not have what came last: the store did not answer")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -81,6 +104,7 @@ class Journaling:
         if catalog is None or config is None or not config.freshness_ms:
             return
         local, objects = catalog.local, catalog.store
+        catalog.journal = self._counters
         freshness_s = config.freshness_ms / 1000
         # One object is under way at a time: offsets are never given twice.
         thread, pause_s = trio.CapacityLimiter(1), freshness_s
@@ -97,6 +121,7 @@ class Journaling:
                 )
             except FencedError as error:
                 logger.error("%s", error)  # noqa: TRY400 - no defect of logfs
+                self._again = None
                 self._give_up(error)
                 await run_in_thread(
                     self._fence, objects, error, config.fenced_action, abandon_on_cancel=True
@@ -110,18 +135,29 @@ class Journaling:
             if self._told is not None:
                 logger.info("the object store takes the journal again")
                 self._told = None
+            self._again = partial(self._round, local, objects, config.freshness_ms)
             pause_s = freshness_s
             await trio.sleep(max(0.0, begin_s + freshness_s - self._clock.monotonic_s()))
 
     def _round(self, local: Disk, objects: Callable[[], ObjectStore], freshness_ms: int) -> None:
         """Do one round, in a thread; the first one begins an epoch."""
+        with self._guard:  # the loop may have left a thread with its request
+            self._do_round(local, objects, freshness_ms)
+
+    def _do_round(self, local: Disk, objects: Callable[[], ObjectStore], freshness_ms: int) -> None:
         logs = self._store.writable.all_partitions()
         if self._journal is None:
             self._journal = self._begin(local, objects(), logs, freshness_ms)
         now_ms = self._clock.now_ms()
         kept = [log for log in logs if not log.is_unreadable and is_journaled(log.config)]
         notes = notes_of(self._store.writable, kept)
-        for log in self._journal.round(logs, now_ms, notes):
+        counters, journal = self._counters, self._journal
+        try:
+            sent = journal.round(logs, now_ms, notes)
+        finally:
+            counters.objects, counters.size_bytes = journal.objects, journal.size_bytes
+        counters.rounds, counters.complete_ms = counters.rounds + 1, now_ms
+        for log in sent:
             if log.state.remote is not None:
                 log.state.remote.journal_ms, log.state.remote.journal_error = now_ms, None
 
@@ -156,6 +192,7 @@ class Journaling:
         return RemoteJournal(objects, root, journal, compare(journal, logs), new_id)
 
     def _fail(self, error: Exception) -> None:
+        self._counters.failures += 1
         for log in self._store.writable.all_partitions():
             if log.state.remote is not None and is_journaled(log.config):
                 log.state.remote.journal_error = f"the journal: {text_of(error)}"

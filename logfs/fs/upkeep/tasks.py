@@ -63,6 +63,7 @@ class BackgroundTasks:
         retention: Deletes records that topics no longer keep.
         rewriting: Compacts logs and packs segments.
         tiering: Copies sealed segments to an object store.
+        journaling: Sends what is not sealed there.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class BackgroundTasks:
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
         self.tiering = Tiering(store, clock, socket.gethostname())
-        self._journaling = Journaling(store, clock, socket.gethostname(), self.tiering.give_up)
+        self.journaling = Journaling(store, clock, socket.gethostname(), self.tiering.give_up)
         self.rewriting = Rewriting(store, clock, self._executor_of)
 
     def _executor_of(self, topic_partition: TopicPartition) -> PartitionExecutor:
@@ -112,7 +113,7 @@ class BackgroundTasks:
                 self.retention.run_limits,
                 self.rewriting.run,
                 self.tiering.run,
-                self._journaling.run,
+                self.journaling.run,
             ):
                 nursery.start_soon(self._keep_running, run)
 

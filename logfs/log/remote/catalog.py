@@ -10,6 +10,7 @@ again when it has changed.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from logfs.disk.remote.objects import ObjectStore
@@ -23,6 +24,9 @@ from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.rows import TieredRows
 from logfs.log.segments.snapshot import LogPoint
 from logfs.types import Positions, TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.log.remote.status import JournalCounters
 
 PART_KINDS = {
     FileKind.OFFSET_INDEX: 0,
@@ -195,6 +199,7 @@ class DirectoryCatalog:
         local, store, url: See above.
         fenced: Partition directory -> why it takes no records; "": why all do that are in the
             store. Another data directory owns them.
+        journal: The cost of the journal; None: this process sends none.
     """
 
     def __init__(self, local: Disk, store: Callable[[], ObjectStore], url: str) -> None:
@@ -202,6 +207,7 @@ class DirectoryCatalog:
         self.store = store
         self.url = url
         self.fenced: dict[str, str] = {}
+        self.journal: JournalCounters | None = None
         self._partitions: dict[str, TieredPartition | None] = {}
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._owned: set[str] = set()

@@ -133,6 +133,9 @@ class RemoteJournal:
         found: The journal as it was when the epoch began.
         same: The segments whose bytes in the journal are those of the log; see ``healing``.
         new_id: Gives 16 random bytes.
+
+    Attributes:
+        objects, size_bytes: Objects that were created, and their bytes.
     """
 
     def __init__(
@@ -143,6 +146,7 @@ class RemoteJournal:
         same: Mapping[SegmentId, SentBefore],
         new_id: Callable[[], bytes],
     ) -> None:
+        self.objects = self.size_bytes = 0
         self._store = store
         self._root = root
         self._new_id = new_id
@@ -246,7 +250,7 @@ class RemoteJournal:
         told = _Told(log.config, log.snapshot.start)
         is_news = not told.is_same(self._told.get(partition))
         is_sealed, is_last = following >= 0, False
-        while sent.position < end or (end and not is_last and (is_sealed or is_news)):
+        while sent.position < end or (not is_last and (is_sealed or is_news or not sent.is_whole)):
             at = sent.position
             length = min(end - at, MOST_PAYLOAD_BYTES)
             data = _read(log, segment, at, length) if length else b""
@@ -299,6 +303,7 @@ class RemoteJournal:
                 found = read_root(self._store)
                 raise fenced(self._store, None if found is None else found[0]) from None
         self._unsure, self._put_ms = None, now_ms
+        self.objects, self.size_bytes = self.objects + 1, self.size_bytes + len(data)
         self._next = ObjectName(name.epoch, name.sequence + 1)
         self._kept.add(name, one)
         for piece in pieces:
