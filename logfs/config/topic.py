@@ -287,7 +287,7 @@ class TopicConfig(Settings):
         Boolean(),
         True,
         "whether records that are not sealed yet go to the object store as well, every "
-        "freshness.ms of logfs.remote",
+        "freshness.ms of logfs.remote; a compacted topic goes there as a whole, if true is given",
         broker=("logfs.remote.freshness",),
     )
     logfs_sealed_compression_type: SealedCompression = setting(  # noqa: RUF009 - as above
@@ -364,6 +364,16 @@ class TopicConfig(Settings):
                 "remote storage and delete all remote data, please set "
                 "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
             )
+
+    @property
+    def is_journaled(self) -> bool:
+        """Whether what is not sealed goes to the object store of a directory with freshness.ms.
+
+        A compacted topic goes there as a whole, if that was asked for.
+        """
+        is_asked = "logfs.remote.freshness" in self.explicit
+        is_stored = self.remote_storage_enable or (self.is_compacted and is_asked)
+        return self.logfs_remote_freshness and is_stored
 
     @property
     def is_compacted(self) -> bool:

@@ -225,7 +225,7 @@ def _compared(data: str, config: RemoteConfig, objects: ObjectStore) -> _Compare
     for log in store.all_partitions():
         if log.is_unreadable:
             problems.append(f"{log.topic_partition}: {log.offline}")
-        elif log.config.remote_storage_enable or log.tier is not None:
+        elif log.config.remote_storage_enable or log.config.is_journaled or log.tier is not None:
             logs.append(log)
     found = []
     for log in logs:

@@ -134,7 +134,8 @@ def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
             remote = decode_object(text).get("remote")
         elif store is not None and catalog is not None:
             log, tier = store.partition(*one), catalog.partition(one.directory)
-            if tier is None and not log.config.remote_storage_enable:
+            is_stored = log.config.remote_storage_enable or log.config.is_journaled
+            if tier is None and not is_stored:
                 continue
             remote = remote_as_json(RemoteStatus(catalog.url), log.snapshot, tier, disk)
         if remote is not None:

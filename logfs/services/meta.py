@@ -112,7 +112,8 @@ def remote_facts(log: ReadableLog) -> dict[str, object] | None:
     state = log.state
     if not isinstance(state, PartitionState) or state.remote is None:
         return None
-    if state.tier is None and not state.config.remote_storage_enable:
+    is_stored = state.config.remote_storage_enable or state.config.is_journaled
+    if state.tier is None and not is_stored:
         return None
     return remote_as_json(state.remote, state.snapshot, state.tier, log.disk)
 

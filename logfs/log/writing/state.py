@@ -224,8 +224,11 @@ class PartitionState(_WrittenState):
 
         Only if ``fenced.action`` says that the log takes no records then.
         """
-        is_stored = self.config.remote_storage_enable or self.tier is not None
-        return self.remote.fenced if self.remote is not None and is_stored else None
+        if self.remote is None or self.remote.fenced is None:
+            return None
+        config = self.config
+        is_stored = config.remote_storage_enable or config.is_journaled or self.tier is not None
+        return self.remote.fenced if is_stored else None
 
     def admit(self, size_bytes: int) -> None:
         """Let a new request append so many bytes of batches; raise QuotaExceededError if not.

@@ -167,7 +167,7 @@ def _first_diverged(store: ObjectStore, stored: StoredLog, log: PartitionLog) ->
         if segment.base_offset >= fork:
             break
         data = _bytes_in_store(store, stored, segment.base_offset, size)
-        if data is None or segment.is_packed:
+        if data is None or segment.is_packed or log.config.is_compacted:
             continue
         file = local_part(log.disk).open(segment.name)
         try:

@@ -120,8 +120,11 @@ def _heal_partition(disk: Disk, partition: PartitionId, end: JournaledPartition)
         if FileKind.LOG in kinds
     ]
     size = 0
+    policy = "" if end.facts.config is None else end.facts.config.get("cleanup.policy", "")
+    # What is below was deleted; or it was compacted, and the log has the result of that.
+    first = max(there, default=0) if "compact" in policy else min(there, default=0)
     for one in end.segments:
-        if one.base_offset >= max(copied, min(there, default=0)):  # else it was deleted
+        if one.base_offset >= max(copied, first):
             name = f"{directory}/{format_segment_file(one.base_offset, FileKind.LOG)}"
             size += _heal_file(disk, name, one.data)
     if size:
@@ -199,7 +202,7 @@ def _same(
             found[SegmentId(partition, one.base_offset)] = SentBefore(
                 one.content, len(one.data), is_complete
             )
-        else:
+        elif not log.config.is_compacted:  # else it was compacted since
             logger.warning(
                 "%s: the journal has other records than the log from offset %d on: those of the "
                 "log replace them", log.topic_partition, one.base_offset,

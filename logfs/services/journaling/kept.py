@@ -1,5 +1,6 @@
 """Which objects of a journal are still needed: see the rules 4 and 5 of the package. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -82,6 +83,7 @@ class KeptObjects:
         self._gone: dict[PartitionId, _Gone] = {}
         self._told: set[PartitionId] = set()
         self._notes: dict[str, _KeptNote] = {}
+        self._settled: set[ObjectName] = set()
         for name, one in found.objects.items():
             self._add_notes(name, one.notes)
         gone = gone_partitions(found)
@@ -121,12 +123,22 @@ class KeptObjects:
         return news
 
     def _oldest_names(self) -> list[ObjectName]:
-        return list(self._rows)[: MOST_KEPT // 2] if len(self._rows) > MOST_KEPT else []
+        names = [name for name in self._rows if name not in self._settled]
+        return names[: MOST_KEPT // 2] if len(names) > MOST_KEPT else []
 
-    def oldest(self) -> Iterator[Held]:
-        """Yield what holds the older half of the objects, if there are too many."""
-        for name in self._oldest_names():
-            yield from self._rows[name]
+    def oldest(self, is_settled: Callable[[Held, int], bool]) -> Iterator[Held]:
+        """Yield what holds the older half of the objects, if there are too many.
+
+        Args:
+            is_settled: Whether something stays where it is, by the number of objects that have it.
+                Objects that have nothing else are left out.
+        """
+        if len(self._rows) > MOST_KEPT:
+            counts = Counter(held for rows in self._rows.values() for held in rows)
+            settled = {held for held, count in counts.items() if is_settled(held, count)}
+            self._settled = {name for name, rows in self._rows.items() if rows and rows <= settled}
+            for name in self._oldest_names():
+                yield from self._rows[name] - settled
 
     def note_gone(self, is_gone: Callable[[PartitionId, TopicPartition], bool]) -> None:
         """Find partitions that were deleted, of which objects still have rows."""

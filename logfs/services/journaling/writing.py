@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logfs.config import TopicConfig
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import local_part
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, RemoteStorageError
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
@@ -35,6 +35,8 @@ SMALL_BYTES = 256 << 10
 """So much of a segment is sent again to free an object."""
 MOST_PENDING_BYTES = 64 << 20
 """A partition with more to send is sealed: its segment is copied as a whole."""
+MOST_COMPACTED_BYTES = 1 << 30
+"""A compacted log that is larger is not in the journal."""
 PAUSE_MS = 10_000
 
 
@@ -57,6 +59,7 @@ class _Mark(NamedTuple):
 
     truncations: int
     is_packed: bool
+    rewrites: int
 
 
 class _Sent(NamedTuple):
@@ -215,30 +218,48 @@ class RemoteJournal:
         """Yield what is to be sent of a log, in ranges of at most the payload of an object."""
         snapshot = log.snapshot
         wanted = [
-            _Wanted(*found, self._sent_of(partition, found[0], snapshot))
+            _Wanted(*found, self._sent_of(partition, found[0], log))
             for found in ends_in_files(snapshot, copied_offset(log))
         ]
         if wanted and wanted[-1].pending > MOST_PENDING_BYTES:
             self._late.add(partition)
             log.roll(now_ms)
             return
-        if sum(one.pending for one in wanted[:-1]) > MOST_PENDING_BYTES:
+        if log.config.is_compacted:
+            wanted = self._some_of(partition, wanted)
+        elif sum(one.pending for one in wanted[:-1]) > MOST_PENDING_BYTES:
             self._late.add(partition)  # until they are copied
             wanted = wanted[-1:]
         for one in wanted:
             if not one.sent.is_complete:
                 yield from self._pieces_of(partition, log, one)
 
-    def _sent_of(self, partition: PartitionId, segment: Segment, snapshot: Snapshot) -> _Sent:
+    def _some_of(self, partition: PartitionId, wanted: list[_Wanted]) -> list[_Wanted]:
+        """Return what a round sends of a compacted log, of which no segment is copied."""
+        if sum(one.end for one in wanted) > MOST_COMPACTED_BYTES:
+            self._late.add(partition)
+            raise RemoteStorageError(
+                f"a compacted log has at most {MOST_COMPACTED_BYTES} bytes in the journal"
+            )
+        left = MOST_PENDING_BYTES
+        for number, one in enumerate(wanted):
+            left -= one.pending
+            if left < 0 and number:
+                self._late.add(partition)  # the next round continues
+                return wanted[:number]
+        return wanted
+
+    def _sent_of(self, partition: PartitionId, segment: Segment, log: PartitionLog) -> _Sent:
         """Return what was sent of the bytes that a segment has now."""
-        mark = _Mark(snapshot.truncations, segment.is_packed)
+        mark = _mark_of(log.snapshot, segment)
         one = SegmentId(partition, segment.base_offset)
         sent = self._sent.get(one)
         if sent is not None and sent.mark is None:
             return sent._replace(mark=mark)
         if sent is not None and sent.mark is not None:
             is_cut = sent.mark.truncations != mark.truncations
-            if not is_cut and (sent.mark == mark or sent.is_complete):
+            is_packed = sent.is_complete and not log.config.is_compacted  # the records are the same
+            if not is_cut and (sent.mark == mark or is_packed):
                 return sent
         self._content += 1
         return _Sent(self._content, 0, False, False, mark)
@@ -315,11 +336,21 @@ class RemoteJournal:
 
     def _free_oldest(self, known: "_Known", now_ms: int) -> None:
         """Send again, or seal, what holds the oldest objects."""
-        for held in list(self._kept.oldest()):
+
+        def is_settled(held: Held, objects: int) -> bool:
+            """Whether a sealed segment of a compacted log is in as few objects as it can be."""
+            sent = self._sent.get(held.segment)
+            if sent is None or not sent.is_complete or sent.content != held.content:
+                return False
+            is_large = sent.position > SMALL_BYTES
+            return is_large and objects <= 2 + sent.position // MOST_PAYLOAD_BYTES
+
+        for held in list(self._kept.oldest(is_settled)):
             log, sent = known.journaled.get(held.segment.partition), self._sent.get(held.segment)
             if log is None or sent is None or sent.content != held.content:
                 continue
-            if sent.position <= SMALL_BYTES:
+            is_spread = sent.is_complete and log.config.is_compacted
+            if sent.position <= SMALL_BYTES or is_spread:
                 self._sent.pop(held.segment)  # this round begins another content
             elif log.snapshot.active.base_offset == held.segment.base_offset:
                 with contextlib.suppress(LogfsError, OSError):  # programs that append are told
@@ -327,6 +358,11 @@ class RemoteJournal:
 
     def _delete_unneeded(self, known: "_Known", now_ms: int) -> None:
         copied = {partition: copied_offset(log) for partition, log in known.journaled.items()}
+        compacted = {
+            partition: {segment.base_offset for segment in log.snapshot.segments}
+            for partition, log in known.journaled.items()
+            if log.config.is_compacted and partition not in self._late
+        }
 
         def is_void(held: Held) -> bool:
             partition, base_offset = held.segment
@@ -336,6 +372,8 @@ class RemoteJournal:
                 return True  # a head names it
             if base_offset > known.journaled[partition].snapshot.active.base_offset:
                 return True  # it was cut off
+            if base_offset not in compacted.get(partition, (base_offset,)):
+                return True  # its records are in the segment that compaction made of it
             sent = self._sent.get(held.segment)
             return sent is not None and sent.content > held.content and sent.is_whole
 
@@ -384,7 +422,7 @@ class _Known(NamedTuple):
 
 def is_journaled(config: TopicConfig) -> bool:
     """Whether the partitions of a topic with these settings are to be in the journal."""
-    return config.remote_storage_enable and config.logfs_remote_freshness
+    return config.is_journaled
 
 
 def partition_id(log: PartitionLog) -> PartitionId:
@@ -414,9 +452,13 @@ def ends_in_files(snapshot: Snapshot, copied: int) -> Iterator[tuple[Segment, in
             yield segment, segment.size_bytes, snapshot.segments[number + 1].base_offset
 
 
+def _mark_of(snapshot: Snapshot, segment: Segment) -> _Mark:
+    return _Mark(snapshot.truncations, segment.is_packed, segment.rewrites)
+
+
 def _read(log: PartitionLog, segment: Segment, position: int, length: int) -> bytes | None:
     """Read bytes of a segment; None if its file was replaced or removed meanwhile."""
-    mark = _Mark(log.snapshot.truncations, segment.is_packed)
+    mark = _mark_of(log.snapshot, segment)
     try:
         file = local_part(log.disk).open(segment.name)
     except FileNotFoundError:
@@ -426,6 +468,6 @@ def _read(log: PartitionLog, segment: Segment, position: int, length: int) -> by
     finally:
         file.close()
     snapshot = log.snapshot
-    is_same = _Mark(snapshot.truncations, segment.is_packed) == mark
+    is_same = _mark_of(snapshot, segment) == mark
     is_there = any(one is segment for one in snapshot.segments)
     return data if len(data) == length and is_same and is_there else None
