@@ -35,4 +35,5 @@ For the command line, and for programs that want the same::
     backup              backing up and restoring a data directory
     remote              the object store of a data directory
     promote             continuing the logs of a store on another machine
+    diverged            what a machine alone has after that, and a copy of the store again
 """

@@ -40,7 +40,7 @@ from logfs.machine.stores import open_directory_store
 from logfs.services.journaling.assembly import read_journal
 from logfs.services.journaling.diverging import (
     DivergedLog,
-    StoredLog,
+    LogInStore,
     diverged_logs,
     stored_logs,
 )
@@ -96,7 +96,7 @@ class _Compared(NamedTuple):
 
     diverged: Diverged
     store: LogStore
-    stored: dict[PartitionId, StoredLog]
+    stored: dict[PartitionId, LogInStore]
 
 
 def find_diverged(path: str, out: str | None = None) -> Diverged:
@@ -237,7 +237,7 @@ def _compared(data: str, config: RemoteConfig, objects: ObjectStore) -> _Compare
     return _Compared(Diverged(data, host, since_ms, found, problems), store, stored)
 
 
-def _stored(objects: ObjectStore) -> dict[PartitionId, StoredLog]:
+def _stored(objects: ObjectStore) -> dict[PartitionId, LogInStore]:
     """Return what a store has of each partition."""
     found = read_root(objects)
     return stored_logs(objects, None if found is None else read_journal(objects, found[0]))

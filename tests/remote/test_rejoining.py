@@ -25,9 +25,10 @@ KEPT = {**TIERED, "local.retention.bytes": "-2"}
 def pair(
     properties: dict[str, str], lost: int = 4, more: int = 5
 ) -> tuple[JournalBench, JournalBench, bytes]:
-    """Return an old owner with so many lines of its own, the new one, and the text of the latter.
+    """Return an old owner, the new one, and the text of the latter.
 
-    The new owner has appended more lines, sealed segments, copied and sent them.
+    So many lines are on the old one alone. The new owner has appended more lines, sealed segments,
+    copied and sent them.
     """
     bench = JournalBench(properties)
     text = bench.fill(30)

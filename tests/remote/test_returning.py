@@ -33,7 +33,7 @@ LOST = b'{"key":"k1","value":"one"}\n{"key":"k2","value":"two"}\n'
 
 @contextmanager
 def continued(tmp_path: Path, bucket: Bucket) -> Iterator[tuple[Mount, Mount]]:
-    """Yield the mount of the old owner, which has records of its own, and that of the new one."""
+    """Yield the mount of the old owner, which alone has some records, and that of the new one."""
     with fresh_mount(tmp_path / "a", bucket) as first:
         logfs("topic", "create", str(first.point / "orders"), *SETTINGS)
         file = first.point / "orders" / "0"

@@ -84,7 +84,7 @@ def status(path: str, *, as_json: bool) -> None:
     and their bytes, the time of the newest record in it, and the machine and the data directory
     that write it. For a data directory or a mount they say how much is still to be copied, since
     when records are on this machine alone, and why it failed. The last line names the topics that
-    are in no store. Nor are positions of consumer groups, owners and modes of files.
+    are in no store.
     """
     from logfs.library.remote import store_at, tiering_of, topics_not_stored
     from logfs.services.tiering.stores import check_heads, rows_of

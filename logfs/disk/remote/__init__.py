@@ -9,7 +9,7 @@
     folder        a directory in the place of a store, to read only
     probing       refuses a store that ignores conditions
     waiting       which thread may wait for a store, and what ends the wait
-    counters      what reads from a store have cost
+    counters      what reads from a store have cost, and a journal
     blocks        parts of objects in memory, read ahead
     cache         parts of objects in a directory
     cachedfile    whole objects in that directory, as files

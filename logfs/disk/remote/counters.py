@@ -1,4 +1,6 @@
-"""The cost of reads from a store."""
+"""The cost of reads from a store, and of a journal."""
+
+from dataclasses import dataclass
 
 
 class BlockCounters:
@@ -36,3 +38,20 @@ class BlockCounters:
         self.requests = self.bytes = self.errors = self.hits = self.misses = 0
         self.loaded_bytes = self.corrupt = self.cache_errors = self.cache_corrupt = 0
         self.wait_s = 0.0
+
+
+@dataclass(slots=True)
+class JournalCounters:
+    """What the journal of a data directory has cost since the daemon began.
+
+    Attributes:
+        rounds, failures: Rounds that were complete, and that failed.
+        objects, size_bytes: Objects that were stored, and their bytes.
+        complete_ms: The last complete round began at this moment; 0: none was yet.
+    """
+
+    rounds: int = 0
+    failures: int = 0
+    objects: int = 0
+    size_bytes: int = 0
+    complete_ms: int = 0

@@ -5,14 +5,14 @@ Names follow Kafka's ``BrokerTopicMetrics``, which the texts name.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from logfs.disk.remote.counters import BlockCounters
+from logfs.disk.remote.counters import BlockCounters, JournalCounters
 from logfs.disk.remote.overlay import counters_of
 from logfs.disk.vfs import Disk
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.of_disk import catalog_of
-from logfs.log.remote.status import JournalCounters, RemoteTotals
+from logfs.log.remote.status import RemoteTotals
 
 _KAFKA = "kafka.server:type=BrokerTopicMetrics,name="
 

@@ -16,6 +16,7 @@ from functools import partial
 import trio
 
 from logfs.config.remote import FencedAction
+from logfs.disk.remote.counters import JournalCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.vfs import Disk
 from logfs.errors import FencedError, LockedError, LogfsError, RemoteStorageError, text_of
@@ -26,7 +27,6 @@ from logfs.log.names import LOCK_FILE
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.directory import own_directory, read_remote_config
 from logfs.log.remote.of_disk import catalog_of
-from logfs.log.remote.status import JournalCounters
 from logfs.log.store import was_clean
 from logfs.machine.host import Clock, machine_id
 from logfs.services.following.store import AnyStore

@@ -180,7 +180,7 @@ class ReadableLog(abc.ABC):
 
     @property
     def refuses_records(self) -> bool:
-        """Whether ``check_appendable`` refuses records of its own: a mirror, or a fenced log."""
+        """Whether ``check_appendable`` refuses appends: it is a mirror, or fenced."""
         return False
 
     @property

@@ -10,9 +10,9 @@ again when it has changed.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from logfs.disk.remote.counters import JournalCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.vfs import Disk
@@ -24,9 +24,6 @@ from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.rows import TieredRows
 from logfs.log.segments.snapshot import LogPoint
 from logfs.types import Positions, TopicPartition
-
-if TYPE_CHECKING:
-    from logfs.log.remote.status import JournalCounters
 
 PART_KINDS = {
     FileKind.OFFSET_INDEX: 0,

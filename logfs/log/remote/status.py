@@ -73,23 +73,6 @@ class RemoteStatus:
         return max(self.oldest_ms, self.journal_ms)
 
 
-@dataclass(slots=True)
-class JournalCounters:
-    """What the journal of a data directory has cost since the daemon began.
-
-    Attributes:
-        rounds, failures: Rounds that were complete, and that failed.
-        objects, size_bytes: Objects that were stored, and their bytes.
-        complete_ms: The last complete round began at this moment; 0: none was yet.
-    """
-
-    rounds: int = 0
-    failures: int = 0
-    objects: int = 0
-    size_bytes: int = 0
-    complete_ms: int = 0
-
-
 class CopyLag(NamedTuple):
     """Sealed segments that are not in the store yet.
 

@@ -37,7 +37,7 @@ from logfs.services.journaling.writing import ends_in_files
 from logfs.types import TopicPartition
 
 
-class StoredLog(NamedTuple):
+class LogInStore(NamedTuple):
     """What a store has of a partition.
 
     Attributes:
@@ -72,7 +72,7 @@ class DivergedLog(NamedTuple):
     is_unknown: bool
 
 
-def stored_logs(store: ObjectStore, journal: ReadJournal | None) -> dict[PartitionId, StoredLog]:
+def stored_logs(store: ObjectStore, journal: ReadJournal | None) -> dict[PartitionId, LogInStore]:
     """Return what a store has of each partition, by its heads and its journal, if it has one.
 
     Raises:
@@ -80,7 +80,7 @@ def stored_logs(store: ObjectStore, journal: ReadJournal | None) -> dict[Partiti
         OSError: The store failed.
     """
     ends: Mapping[PartitionId, JournaledPartition] = {} if journal is None else assemble(journal)
-    found: dict[PartitionId, StoredLog] = {}
+    found: dict[PartitionId, LogInStore] = {}
 
     def read(place: PartitionPlace) -> None:
         partition = PartitionId(place.topic_id, place.topic_partition.partition)
@@ -99,7 +99,7 @@ def stored_logs(store: ObjectStore, journal: ReadJournal | None) -> dict[Partiti
 
 
 def diverged_logs(
-    store: ObjectStore, stored: Mapping[PartitionId, StoredLog], logs: Iterable[PartitionLog]
+    store: ObjectStore, stored: Mapping[PartitionId, LogInStore], logs: Iterable[PartitionLog]
 ) -> list[DivergedLog]:
     """Return the partitions that have records which the store does not have.
 
@@ -149,14 +149,14 @@ def _stored(
     head: Head | None,
     entries: Sequence[TieredEntry],
     end: JournaledPartition | None,
-) -> StoredLog:
+) -> LogInStore:
     copied = None if head is None else head.next_offset
     epochs = latest_epochs(() if head is None else head.leader_epochs, end)
     end_offset = end_offset_of(copied, [] if end is None else end.after(copied))
-    return StoredLog(place, entries, end, tuple(epochs), end_offset)
+    return LogInStore(place, entries, end, tuple(epochs), end_offset)
 
 
-def _first_diverged(store: ObjectStore, stored: StoredLog, log: PartitionLog) -> int:
+def _first_diverged(store: ObjectStore, stored: LogInStore, log: PartitionLog) -> int:
     fork = fork_of(
         log.state.epochs.entries, log.log_end_offset, stored.leader_epochs, stored.end_offset
     )
@@ -180,7 +180,7 @@ def _first_diverged(store: ObjectStore, stored: StoredLog, log: PartitionLog) ->
 
 
 def _bytes_in_store(
-    store: ObjectStore, stored: StoredLog, base_offset: int, most: int
+    store: ObjectStore, stored: LogInStore, base_offset: int, most: int
 ) -> bytes | None:
     """Return the first bytes of a segment; None: the store has no such one, or packed it."""
     for one in () if stored.ended is None else stored.ended.segments:
