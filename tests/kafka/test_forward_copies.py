@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from logfs.kafka.forwarding import Forward
-from logfs.log.forwardfile import read_notes
+from logfs.log.forwardfile import portable_note, read_notes
 from logfs.machine.disks import disk_of
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
@@ -124,3 +124,23 @@ def test_a_directory_that_was_moved_continues_with_every_record_once(
     forward_now(copy, plan)
     assert producers(copy, "moved") == [before]
     assert len(check_forwarded(client, copy, "moved")) == 105
+
+
+def test_a_second_machine_sends_nothing_again_that_was_acknowledged(
+    shared_broker: Broker, client: Client, data: Path, copy: Path
+) -> None:
+    """Its note is that of the last round of the journal, without the report of the process."""
+    client.create_topic("second")
+    make(data, "second")
+    append(data, "second", some(50))
+    plan = forward_plan(shared_broker.bootstrap, "second", until_now=True)
+    forward_now(data, plan)
+    (note,) = (data / "second-0").glob("logfs.forward-????????")
+    sent = portable_note(note.read_bytes())
+    append(data, "second", some(20, 50))
+    forward_now(data, plan)
+    shutil.copytree(data, copy)
+    (copy / "second-0" / note.name).write_bytes(sent)
+    append(copy, "second", some(5, 70))
+    forward_now(copy, plan)
+    assert values(client, "second") == [record.value for record in some(75)]

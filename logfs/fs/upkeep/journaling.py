@@ -170,10 +170,11 @@ class Journaling:
         """
         if self._owned is None:
             return
-        if action is FencedAction.READONLY:
-            self._store.writable.fence(text_of(error))
+        lost: FencedError | None = error
         with contextlib.suppress(LogfsError, OSError):  # the next start asks the store
-            lost_to(objects(), self._directory_id, self._owned)
+            lost = lost_to(objects(), self._directory_id, self._owned)
+        if lost is not None and action is FencedAction.READONLY:  # else the root is gone
+            self._store.writable.fence(text_of(lost))
 
     def _begin(
         self, local: Disk, objects: ObjectStore, logs: list[PartitionLog], freshness_ms: int

@@ -285,7 +285,10 @@ class Promotion:
         if attributes is not None:
             self._files.write(names.ATTRIBUTES, attributes)
         if not any(one.topic == OFFSETS_TOPIC for one in self._made):
-            self._write_positions()
+            try:
+                self._write_positions()
+            except (ValueError, LogfsError) as error:
+                self._problems.append(f"positions of groups: {error}")
 
     def _write_positions(self) -> None:
         """Write the positions of groups, as the first records of ``__consumer_offsets``."""
