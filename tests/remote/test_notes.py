@@ -303,3 +303,16 @@ def test_a_promotion_on_a_full_disk_is_completed_with_all_positions() -> None:
         assert positions(found) == positions(bench)
         assert text_of(found.log) == text_of(bench.log)
     assert failed > 3
+
+
+def test_a_position_that_was_removed_does_not_come_back() -> None:
+    bench = JournalBench(LONG)
+    bench.fill(3)
+    commit(bench, "gone", 1)
+    bench.send()
+    remove(bench, "gone")
+    bench.send()
+    for number in range(3):
+        commit(bench, "other", number)
+        bench.send()
+    assert set(positions(bench.promoted()[0])) == {"other"}

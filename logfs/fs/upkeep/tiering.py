@@ -100,10 +100,11 @@ class Tiering:
         self._given_up: set[PartitionPlace] = set()
         self._action = FencedAction.KEEP
         self._refusal: str | None = None
+        self._over: RemoteStorageError | None = None
 
     def give_up(self, error: RemoteStorageError) -> None:
         """Do nothing with the store any more: another process owns it."""
-        self._refusal = text_of(error)
+        self._refusal, self._over = text_of(error), error
         for partition in list(self._partitions.values()):
             partition.tiering.give_up(error)
 
@@ -202,6 +203,8 @@ class Tiering:
                 tiering = PartitionTiering(
                     log, catalog.store(), writer, new_id, refusal=self._refusal
                 )
+                if self._over is not None:
+                    tiering.give_up(self._over)
                 found = self._partitions[key] = _Partition(log, tiering)
         except (LogfsError, OSError) as error:
             self._fail(key, None, error)
