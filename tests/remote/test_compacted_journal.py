@@ -154,6 +154,9 @@ def test_a_compacted_log_that_is_too_large_is_left_out_and_said(
     bench = JournalBench(COMPACTED)
     put(bench, 0, 30)
     assert bench.journal.round([bench.log], bench.now_ms) == []
+    assert bench.journal.round([bench.log], bench.now_ms) == []
+    assert bench.log.state.remote is not None
+    assert "a compacted log has at most" in str(bench.log.state.remote.problem)
 
 
 def test_a_large_compacted_log_is_sent_in_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

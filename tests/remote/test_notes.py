@@ -73,6 +73,16 @@ def test_the_positions_of_groups_are_the_same_on_another_machine() -> None:
     }
 
 
+def test_positions_of_a_machine_whose_clock_is_ahead_are_there() -> None:
+    bench = JournalBench(LONG)
+    bench.fill(3)
+    bench.now_ms += 86_400_000
+    commit(bench, "g", 2)
+    bench.now_ms -= 86_400_000
+    bench.send()
+    assert positions(bench.promoted()[0]) == positions(bench)
+
+
 def test_a_position_beyond_what_was_sent_is_the_end_there() -> None:
     bench = JournalBench(LONG)
     bench.fill(10)

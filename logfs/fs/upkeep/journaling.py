@@ -9,7 +9,7 @@ clean stop sends what was appended since the last round.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -67,6 +67,7 @@ class Journaling:
         self._again: Callable[[], None] | None = None
         self._guard = threading.Lock()
         self._counters = JournalCounters()
+        self._unknown: Collection[str] = ()
         self._is_over = False
 
     async def run(self) -> None:
@@ -151,6 +152,9 @@ class Journaling:
         now_ms = self._clock.now_ms()
         kept = [log for log in logs if not log.is_unreadable and is_journaled(log.config)]
         notes = notes_of(self._store.writable, kept)
+        if notes.unknown and notes.unknown != self._unknown:
+            logger.warning("not read, and not sent to the journal: %s", ", ".join(notes.unknown))
+        self._unknown = notes.unknown
         counters, journal = self._counters, self._journal
         try:
             sent = journal.round(logs, now_ms, notes)

@@ -9,13 +9,14 @@ A position beyond the end of its log is the end after a promotion: the records b
 """
 
 import json
-import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from logfs.config import TopicConfig
+from logfs.config.kinds import MAX_LONG
 from logfs.disk.remote.overlay import local_part
-from logfs.errors import LogfsError, text_of
+from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.forwardfile import portable_note
 from logfs.log.groups.coding import (
@@ -34,8 +35,6 @@ from logfs.records.record import Record
 from logfs.services.journaling.kept import FoundNotes
 from logfs.types import TopicPartition
 
-logger = logging.getLogger(__name__)
-
 _GROUP, _ATTRIBUTES, _FILE = "group/", "attributes", "file/"
 
 
@@ -52,16 +51,15 @@ def notes_of(store: LogStore, logs: Iterable[PartitionLog]) -> FoundNotes:
         for name, group in store.groups.groups().items():
             if group.positions:
                 found[_GROUP + name] = _encoded(group.positions)
-    except (LogfsError, OSError) as error:
+    except (LogfsError, OSError):
         unknown.append(_GROUP)
-        logger.warning("positions of groups are not sent to the journal: %s", text_of(error))
     local = local_part(store.disk)
     try:
         found[_ATTRIBUTES] = local.read(names.ATTRIBUTES)
     except FileNotFoundError:
         pass
     except (LogfsError, OSError):
-        unknown.append(_ATTRIBUTES)  # it was told when it was read
+        unknown.append(_ATTRIBUTES)
     for log in logs:
         prefix = f"{_FILE}{log.directory}/"
         try:
@@ -134,6 +132,7 @@ def offsets_logs(
             number = partition_of(group, OFFSETS_PARTITIONS)
             found.setdefault(number, []).extend(commit_records(group, positions))
     options = encode_options(TopicConfig.from_properties(OFFSETS_CONFIG), 0)
+    options = replace(options, timestamp_after_max_ms=MAX_LONG)  # clocks differ
     logs = {}
     for number in range(OFFSETS_PARTITIONS) if found else ():
         encoded = encode_records(found.get(number, ()), 0, now_ms, options)

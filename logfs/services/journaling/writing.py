@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logfs.config import TopicConfig
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import local_part
-from logfs.errors import LogfsError, RemoteStorageError
+from logfs.errors import LogfsError, RemoteStorageError, text_of
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
@@ -212,7 +212,11 @@ class RemoteJournal:
             yield from self._pieces(partition, log, now_ms)
         except (LogfsError, OSError) as error:
             self._late.add(partition)
-            logger.warning("%s: it is not sent to the journal: %s", log.topic_partition, error)
+            text = f"it is not sent to the journal: {text_of(error)}"
+            if log.state.remote is None or log.state.remote.journal_error != text:
+                logger.warning("%s: %s", log.topic_partition, text)
+            if log.state.remote is not None:
+                log.state.remote.journal_error = text  # until a round has all of it
 
     def _pieces(self, partition: PartitionId, log: PartitionLog, now_ms: int) -> Iterator[_Piece]:
         """Yield what is to be sent of a log, in ranges of at most the payload of an object."""
