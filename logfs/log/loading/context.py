@@ -117,6 +117,8 @@ class Loader:
         leader_epochs: Leader epochs in the scanned segments, each with its first offset.
         deferred: The work that must precede the first append, because the disk is full now. None:
             none.
+        has_lost_table: There was a segment table, so positions that were shown are used again.
+        has_no_mark: There is no room to mark a first start, which has to precede text indexes.
         scans_all: No segment is trusted: the leader epochs are known from the batches alone.
         tier: The tiered segments, which are neither scanned nor changed; None: there are none.
         is_mirror: The log is a copy of another one, which has again what is missing here.
@@ -140,6 +142,8 @@ class Loader:
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)
     counters: LogCounters = field(default_factory=LogCounters)
     deferred: list[Callable[[], None]] | None = None
+    has_lost_table: bool = False
+    has_no_mark: bool = False
     scans_all: bool = False
     tier: "TieredPartition | None" = None
     is_mirror: bool = False

@@ -3,11 +3,12 @@
 Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
-import contextlib
 import errno
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -32,10 +33,9 @@ from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.mirrorfile import read_mirror
-from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.segments.scan import end_of_data
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
@@ -106,6 +106,7 @@ def _load(
         loader.kinds, loader.swapped = _list_segments(
             context, loader.topic_partition, PreloadedPartition()
         )
+    _mark_first_start(loader)
     write_doubtful_again(loader)
     take_pending(loader)
     present = frozenset(loader.bases)
@@ -116,7 +117,7 @@ def _load(
     producers = ProducerLoader(loader)
     producers.load()
     # After everything else: it makes the names durable as well.
-    table = _store_table(loader, reserved)
+    table = _store_table(loader, reserved, topic_id)
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
@@ -309,7 +310,8 @@ def _load_table(loader: Loader) -> SegmentTable | None:
         reason = "has lost entries"
     except FileNotFoundError:
         has_text = any(FileKind.TEXT_INDEX in kinds for kinds in loader.kinds.values())
-        if not has_text or _has_only_begun(loader):
+        is_marked = loader.context.disk.exists(f"{loader.directory}/{names.SEGMENT_TABLE}")
+        if is_marked or not has_text:
             return None
         reason = "is gone"
     except CorruptIndexError as error:
@@ -318,6 +320,7 @@ def _load_table(loader: Loader) -> SegmentTable | None:
         if not loader.context.salvages:
             raise
         reason = f"cannot be read ({error})"
+    loader.has_lost_table = True
     loader.lose(
         "positions",
         names.SEGMENT_TABLE,
@@ -329,17 +332,14 @@ def _load_table(loader: Loader) -> SegmentTable | None:
     return None
 
 
-def _has_only_begun(loader: Loader) -> bool:
-    """Whether nothing was ever appended, as where a stop interrupted the creation of a topic."""
-    if loader.kinds.keys() != {0}:
-        return False
-    name = f"{loader.directory}/{format_segment_file(0, FileKind.LOG)}"
-    try:
-        log = loader.context.disk.open(name)
-    except FileNotFoundError:
-        return True
-    with contextlib.closing(log):
-        return end_of_data(log, 0, log.size()) == 0
+def _mark_first_start(loader: Loader) -> None:
+    """Have a stop before the table is stored mean no loss: text indexes are made before it."""
+    if loader.table is not None or loader.has_lost_table or loader.context.read_only:
+        return
+    mark = partial(SegmentTable.mark, loader.context.disk, loader.directory)
+    with loader.deferring(mark):
+        mark()
+    loader.has_no_mark = loader.deferred is not None
 
 
 def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool:
@@ -351,7 +351,7 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
     return not is_clean and table.state.has_reservation and oldest <= bases[0]
 
 
-def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
+def _store_table(loader: Loader, reserved: Positions, topic_id: UUID | None) -> SegmentTable:
     """Write the segments that were found to the segment table."""
     context, table = loader.context, loader.table
     last = loader.segments[-1]
@@ -370,10 +370,7 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
         is_after_gap=last.is_after_gap,
     )
     if table is None:
-        generation = context.host.new_id()
-        if loader.tier is not None and loader.tier.entries:
-            generation = loader.tier.rows.generation  # their positions are in the store for ever
-        table = SegmentTable(context.disk, loader.directory, generation)
+        table = SegmentTable(context.disk, loader.directory, _new_generation(loader, topic_id))
         loader.has_changed = True
     if min(table.entries, default=last.base_offset) < loader.segments[0].base_offset:
         loader.has_changed = True  # removed without an entry, because the disk was full
@@ -385,6 +382,20 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
         with loader.deferring():
             table.rewrite([*sealed, tail])
     return table
+
+
+def _new_generation(loader: Loader, topic_id: UUID | None) -> bytes:
+    """Return the generation of positions that begin with the first segment.
+
+    On a full disk no table is stored, and readers get them all the same. The next start gives the
+    first segment the same positions, so it finds the same generation.
+    """
+    if loader.tier is not None and loader.tier.entries:
+        return loader.tier.rows.generation  # their positions are in the store for ever
+    if topic_id is None or loader.has_lost_table:
+        return loader.context.host.new_id()
+    text = f"{topic_id} {loader.topic_partition.partition} {loader.segments[0].base_offset}"
+    return blake2b(text.encode(), digest_size=16).digest()
 
 
 def _snapshot(loader: Loader) -> Snapshot:

@@ -277,6 +277,9 @@ def _scan(
             segment.close_files()
 
     segment.pinned_files = MemoryFiles(context.disk, segment, scan, but_text=is_gapped)
+    if loader.has_no_mark and loader.deferred is not None:
+        loader.deferred.append(store_indexes)
+        return segment
     with loader.deferring(store_indexes):
         store_indexes()
     return segment

@@ -4,6 +4,8 @@ It describes each segment, so that a mount need not open it. Most important are 
 positions of the segment's first record in each rendering. Bases cannot be recomputed once an older
 segment is gone, so positions restart at 0 if the table is lost.
 
+An empty file is that of a first start that did not end: no positions were stored.
+
 Entries are only appended. The last one for a base offset is valid; one whose checksum differs is
 ignored (a torn write). The file is rewritten, by rename, when much of it is outdated.
 
@@ -11,7 +13,7 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     bytes   field              type
     0-3     magic              "LFST"
     4-7     version            int32     1; an older logfs refuses a newer file
-    8-23    generation         16 bytes  random; changes only when positions restart at 0
+    8-23    generation         16 bytes  changes only when positions restart at 0
     24-31   zero
 
     entry, 136 bytes
@@ -47,6 +49,7 @@ ones, but the log may start before them.
 """
 
 import contextlib
+import errno
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -299,7 +302,7 @@ class SegmentTable:
         ``known`` is what it was before: see ``decode_table``.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: There is none, or it is only marked; see ``mark``.
             CorruptIndexError: Its header does not decode.
             UnsupportedFormatError: A newer logfs wrote it.
         """
@@ -312,6 +315,8 @@ class SegmentTable:
     ) -> "SegmentTable":
         """Make a table of the bytes of its file; see ``load`` for what it raises."""
         name = f"{directory}/{names.SEGMENT_TABLE}"
+        if not data:
+            raise FileNotFoundError(errno.ENOENT, "a first start has only marked it", name)
         if len(data) < _HEADER.size or data[:4] != _MAGIC:
             raise CorruptIndexError(f"{name}: not a segment table (its header does not decode)")
         _, version, generation = _HEADER.unpack_from(data)
@@ -339,13 +344,20 @@ class SegmentTable:
         table.rewrite(entries)
         return table
 
+    @staticmethod
+    def mark(disk: Disk, directory: str) -> None:
+        """Note that a first start has begun, so that its text indexes mean no lost table."""
+        disk.open(f"{directory}/{names.SEGMENT_TABLE}", write=True, create=True).close()
+
     def put(self, *entries: TableEntry) -> None:
         """Append entries. They survive a kill of the process at once, a power cut after ``sync``.
 
         Raises:
             OSError: None of them is in the table. Bytes of them that cannot be truncated now are
-                truncated by the next call.
+                truncated by the next call. ENOSPC may mean that loading had no room for the table.
         """
+        if not self._end:
+            raise OSError(errno.ENOSPC, "there was no room for the table", self._name)
         data = b"".join(map(encode_entry, (*self._owed, *entries)))
         file = self._file
         if file is None:

@@ -114,9 +114,9 @@ def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Parti
     try:
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
+        table = SegmentTable.decode(job.source, directory, raw)
     except FileNotFoundError as error:
         raise SourceChangedError(str(error)) from error
-    table = SegmentTable.decode(job.source, directory, raw)
     if table.state.pending and is_patient:
         raise SourceChangedError("a compaction is about to end")
     known = table.entries.keys() | table.state.pending.keys()

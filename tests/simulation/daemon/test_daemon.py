@@ -10,6 +10,15 @@ import pytest
 SEEDS = 1, 7, 14
 """The first of three each; ``make night`` takes others."""
 
+FOUND = {
+    "a topic made on a full disk": (
+        "17959846580033",
+        "--only",
+        "2,4,5,7,8,9,10,11,12,13,14,15,16,18,19,21,22,23,24,25,26",
+    ),
+}
+"""Runs that have found a defect, by what it was about; each has a test beside its rule, too."""
+
 pytestmark = pytest.mark.slow
 
 
@@ -28,6 +37,12 @@ def last_line(*arguments: str, hash_seed: str) -> str:
 @pytest.mark.parametrize("first", SEEDS)
 def test_programs_find_each_line_once_through_kills_and_power_cuts(first: int) -> None:
     done = simulated(str(first), "--count", "3", "--repeat", "2")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("run", FOUND.values(), ids=FOUND)
+def test_what_a_seed_has_found_is_found_no_more(run: tuple[str, ...]) -> None:
+    done = simulated(*run, "--shrink", "0")
     assert done.returncode == 0, done.stdout
 
 
