@@ -301,7 +301,7 @@ class Machine:
             return
         name = f"{directory}/{format_segment_file(max(bases), FileKind.LOG)}"
         data, begin, end = disk.read(name, None) if disk.exists(name) else b"", 0, 0
-        while header_ok(data, end, len(data) - end):
+        while header_ok(data, end, len(data)):
             begin, end = end, end + size_of(data, end)
         if not end:
             return

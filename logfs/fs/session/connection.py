@@ -259,7 +259,8 @@ class Session:
         self._is_starting = True
         try:
             supervisor = self._supervisor
-            successor = Successor.start(again, (supervisor.holder, supervisor.descriptor))
+            holder = supervisor.holder, supervisor.descriptor
+            successor = self.machine.start_successor(again, holder)
             await successor.wait_until_warm()
         except (MountError, OSError) as error:
             logger.error(  # noqa: TRY400 - no traceback: it is no bug of this daemon

@@ -14,6 +14,7 @@ import trio
 
 from logfs.disk.vfs import Syncs
 from logfs.errors import MountError
+from logfs.fs.handover.successor import Again, Successor
 from logfs.fs.threads import Threads
 from logfs.log.host import Host
 from logfs.machine import mountpoints
@@ -90,6 +91,7 @@ class Machine:
         syncs: Returns what runs the fsyncs that are begun; None: native threads.
         has_helpers: The native code may use threads and processes beside the event loop. Otherwise
             the event loop does their work; see ``Serving.work``.
+        start_successor: Starts a process with new code; see ``Successor.start``.
     """
 
     clock: Clock = field(default_factory=system_clock)
@@ -101,6 +103,7 @@ class Machine:
     threads: Threads = field(default_factory=Threads)
     syncs: Callable[[], Syncs] | None = None
     has_helpers: bool = True
+    start_successor: Callable[[Again, tuple[int, int | None]], Successor] = Successor.start
 
 
 def _check_directory(point: str) -> None:

@@ -10,23 +10,30 @@ import logging
 import math
 import os
 import random
+import select
 import signal
 import socket
 import struct
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from trio._core import _run
 from trio._core._io_epoll import EpollIOManager
 
+from logfs.disk.posix import PosixDisk
+from logfs.errors import MountError
 from logfs.fs.handover.descriptors import STATE, Inherited
+from logfs.fs.handover.successor import Again, take_turn
 from logfs.fs.kernel import hooks
 from logfs.fs.options import parse_options
 from logfs.fs.session.connection import HANDED_OVER
+from logfs.fs.session.machine import Machine
 from logfs.fs.session.mount import run_mount
 from logfs.fs.session.supervision import Supervisor
 from logfs.log import names
+from logfs.log.loading.preloading import Preloaded
 from tests.simulation.daemon.kernel import Kernel
 from tests.simulation.daemon.machine import BEGIN_NS, Choices, simulated_machine
 from tests.simulation.daemon.power import Change, read_changes
@@ -43,6 +50,8 @@ _SPIN_NS = 2_000_000
 _ROUNDING_NS = 1000
 """The deadline of a daemon has come, however it was rounded."""
 _PDEATHSIG = 1
+_NO_TURN = 3
+"""The exit status of a successor that its predecessor does not need."""
 
 
 class DefectError(Exception):
@@ -80,6 +89,7 @@ class SimulatedManager(Supervisor):
     def __init__(self, kept: socket.socket) -> None:
         super().__init__()
         self._kept = kept
+        self.again = Again((), {})
 
     @property
     def is_present(self) -> bool:
@@ -101,6 +111,22 @@ class SimulatedManager(Supervisor):
         self._kept.send(f"-{name}".encode())
 
 
+@dataclass
+class Waiting:
+    """A successor that waits for its turn.
+
+    Attributes:
+        control: A socket to it.
+        kept: A socket on which it sends descriptors that are to be kept.
+        is_warm: It needs only the descriptors of its predecessor.
+    """
+
+    pid: int
+    control: socket.socket
+    kept: socket.socket
+    is_warm: bool = False
+
+
 class Daemon:
     """The daemons of a data directory, one after the other.
 
@@ -118,6 +144,8 @@ class Daemon:
         lives: How many there were.
         hashes: What each has sent to the disk and to the kernel: how many changes, and a hash.
         planned: How many have ended for a successor.
+        handed_over: How many successors have waited for their predecessor.
+        successor: A process that waits to continue; None: there is none.
         status: The exit status of the last one; None: it was killed.
     """
 
@@ -134,10 +162,12 @@ class Daemon:
         self.kernel = kernel
         self.words = SharedWords()
         self.words[Shared.TIME_NS] = BEGIN_NS
-        self.pid = self.lives = self.boots = self.planned = 0
+        self.pid = self.lives = self.boots = self.planned = self.handed_over = 0
         self.deadline_s = float("inf")
         self.hashes: list[tuple[int, int]] = []
         self.status: int | None = None
+        self.successor: Waiting | None = None
+        self._for_daemon: socket.socket | None = None
         self._setting = setting
         self._state = -1
         self._control: socket.socket | None = None
@@ -164,20 +194,48 @@ class Daemon:
         Returns:
             False: it has ended.
         """
-        self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._kept, kept = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.words[Shared.CALLS] = self.words[Shared.HASH] = 0
-        self.lives += 1
         self.kernel.continue_without_resending()
-        self.pid = os.fork()
-        if self.pid == 0:
-            self._control.close()
+        if self.successor is not None and self._take_turn(self.successor):
+            return self._wait()
+        self.pid, self._control, self._kept = self._fork(self._serve)
+        return self._wait()
+
+    def _take_turn(self, successor: Waiting) -> bool:
+        """Let a successor serve; returns False if its predecessor has not sent it anything."""
+        self.successor = None
+        if not successor.is_warm:
+            self._end_successor(successor)
+            return False
+        successor.control.settimeout(_PATIENCE_S)
+        if not successor.control.recv(1):
+            self._end_successor(successor)
+            return False
+        self.pid, self._control, self._kept = successor.pid, successor.control, successor.kept
+        self.handed_over += 1
+        self._control.send(b"g")
+        return True
+
+    def _fork(
+        self, serve: Callable[[socket.socket, socket.socket], int]
+    ) -> tuple[int, socket.socket, socket.socket]:
+        """Fork a daemon; returns its number, and sockets for its steps and for descriptors."""
+        ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours_kept, kept = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.lives += 1
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            ours_kept.close()
+            if self._control is not None and self._kept is not None:  # those of a predecessor
+                self._control.close()
+                self._kept.close()
             self.kernel.forget_programs()  # of the connection, the other end is for the daemon
             _end_with_parent()
-            os._exit(self._run(control, kept))
+            os._exit(self._run(serve, control, kept))
         control.close()
         kept.close()
-        return self._wait()
+        return pid, ours, ours_kept
 
     def go(self) -> bool:
         """Let the daemon run until nothing can run in it; returns False if it has ended."""
@@ -199,6 +257,43 @@ class Daemon:
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             self._end()
+
+    def warm_successor(self) -> None:
+        """Let the successor read what it can before its turn."""
+        assert self.successor is not None
+        assert self._for_daemon is not None
+        self.successor.is_warm = True
+        self.successor.control.send(b"g")
+        select.select([self._for_daemon], [], [], _PATIENCE_S)
+        self._for_daemon.close()
+
+    def kill_successor(self) -> None:
+        """Kill the successor, if there is one."""
+        if self.successor is not None:
+            self._end_successor(self.successor)
+            self.successor = None
+
+    def _end_successor(self, successor: Waiting) -> None:
+        if self._for_daemon is not None:
+            self._for_daemon.close()
+        os.kill(successor.pid, signal.SIGKILL)
+        os.waitpid(successor.pid, 0)
+        successor.control.close()
+        successor.kept.close()
+
+    def _begin_successor(self) -> socket.socket:
+        """Fork a successor, which waits; returns a socket to it for the daemon."""
+        self.kill_successor()
+        for_daemon, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def serve(control: socket.socket, kept: socket.socket) -> int:
+            for_daemon.close()
+            return self._follow(control, kept, its)
+
+        self.successor = Waiting(*self._fork(serve))
+        its.close()
+        self._for_daemon = for_daemon
+        return for_daemon
 
     def forget_mount(self, kernel: Kernel) -> None:
         """Mount again at the next start."""
@@ -233,6 +328,9 @@ class Daemon:
             if message == b"a":
                 self.kernel.ask()
                 self._control.send(b"g")
+                continue
+            if message == b"s":
+                socket.send_fds(self._control, [b"g"], [self._begin_successor().fileno()])
                 continue
             break
         self._keep_descriptors()
@@ -271,6 +369,8 @@ class Daemon:
         self.words[Shared.CALLS_LEFT] = self.words[Shared.FAILS_LEFT] = -1
         was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         self.status = None if was_killed else os.waitstatus_to_exitcode(status)
+        if self.status != HANDED_OVER:
+            self.kill_successor()
         if self.status == HANDED_OVER:
             self.planned += 1
         elif self.status:
@@ -280,37 +380,77 @@ class Daemon:
 
     # In the child
 
-    def _run(self, control: socket.socket, kept: socket.socket) -> int:
+    def _run(
+        self,
+        serve: Callable[[socket.socket, socket.socket], int],
+        control: socket.socket,
+        kept: socket.socket,
+    ) -> int:
         try:
             form = "%(process)d %(levelname)s %(message)s"
             logging.basicConfig(filename=self.log, level=logging.INFO, format=form)
-            return self._serve(control, kept)
+            return serve(control, kept)
         except BaseException:  # noqa: BLE001 - the parent reads it
             with self.log.open("a") as file:
                 traceback.print_exc(file=file)
             return 1
 
-    def _serve(self, control: socket.socket, kept: socket.socket) -> int:
-        setting, (undo, dump) = self._setting, self._note_files()
-        manager = SimulatedManager(kept)
-        connection = os.dup2(self.kernel.daemon_end.fileno(), _POINT)
-        if self._state >= 0:
-            manager.predecessor = Inherited(connection, os.dup(self._state))
+    def _follow(self, control: socket.socket, kept: socket.socket, its: socket.socket) -> int:
+        """Be a successor: read the data directory, wait for the predecessor, and serve."""
+        if not control.recv(1):
+            return _NO_TURN
+        clock = self.words.begin(*self._note_files())
+        machine = self._machine(control, clock, Choices(self._setting.seed, 0.0))
+        preloaded = None
+        if not self._setting.has_store:  # as in ``logfs.fs.session.mount.preload``
+            # Simulated files always have the same times, which must not prove anything.
+            preloaded = Preloaded.read(PosixDisk(self.data), machine.host(), 0)
+        variables = {"LOGFS_SUCCESSOR": f"{its.detach()}:{os.dup(2)}"}
+        try:
+            inherited = take_turn(variables)
+        except (MountError, OSError):
+            return _NO_TURN
+        control.send(b"t")
+        if not control.recv(1):
+            return _NO_TURN
+        return self._serve(control, kept, inherited, preloaded)
+
+    def _serve(
+        self,
+        control: socket.socket,
+        kept: socket.socket,
+        inherited: Inherited | None = None,
+        preloaded: Preloaded | None = None,
+    ) -> int:
+        setting, manager = self._setting, SimulatedManager(kept)
+        if inherited is not None:
+            connection = os.dup2(inherited.connection, _POINT)
+            manager.predecessor = Inherited(connection, inherited.state)
+            os.close(inherited.connection)
+        else:
+            connection = os.dup2(self.kernel.daemon_end.fileno(), _POINT)
+            if self._state >= 0:
+                manager.predecessor = Inherited(connection, os.dup(self._state))
+        manager.preloaded = preloaded
         choices = Choices(setting.seed * 7919 + self.lives, setting.slow)
         if setting.has_store:
             use_store(self._store, self.words, choices)
-        native_clock = self.words.begin(undo, dump)
-        machine = simulated_machine(
+        native_clock = self.words.begin(*self._note_files())
+        machine = self._machine(control, native_clock, choices)
+        run_in_lock_step(control, self.words, choices)
+        options = parse_options(list(setting.options))
+        point = f"/dev/fd/{_POINT}"
+        return run_mount(str(self.data), point, options, supervisor=manager, machine=machine)
+
+    def _machine(self, control: socket.socket, native_clock: int, choices: Choices) -> Machine:
+        return simulated_machine(
             self.words,
             native_clock,
             choices,
             f"boot{self.boots} {self.lives}",
             lambda: _ask(control),
+            lambda: _successor_from(control),
         )
-        run_in_lock_step(control, self.words, choices)
-        options = parse_options(list(setting.options))
-        point = f"/dev/fd/{_POINT}"
-        return run_mount(str(self.data), point, options, supervisor=manager, machine=machine)
 
     def _note_files(self) -> tuple[int, int]:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -365,6 +505,12 @@ def run_in_lock_step(control: socket.socket, words: SharedWords, choices: Choice
 def _ask(control: socket.socket) -> None:
     control.send(b"a")
     control.recv(1)
+
+
+def _successor_from(control: socket.socket) -> socket.socket:
+    control.send(b"s")
+    _, descriptors, *_ = socket.recv_fds(control, 1, 1)
+    return socket.socket(fileno=descriptors[0])
 
 
 def _end_with_parent() -> None:

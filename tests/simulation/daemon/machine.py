@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import os
 import random
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TypeVar, TypeVarTuple
@@ -13,6 +14,8 @@ import trio
 
 from logfs.disk.vfs import File, Sync
 from logfs.disk.waiting import forbid_waiting, may_wait
+from logfs.errors import MountError
+from logfs.fs.handover.successor import WARM_TIMEOUT_S, Successor
 from logfs.fs.session.machine import Machine, MountPoints
 from logfs.fs.threads import DiskCall, Threads
 from logfs.log.host import Host
@@ -261,12 +264,38 @@ class SimulatedPoints(MountPoints):
         await trio.lowlevel.checkpoint()
 
 
+class SimulatedSuccessor(Successor):
+    """A successor that the parent has forked.
+
+    Args:
+        connection: A socket to it.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.pid = PID
+        self._socket = connection
+
+    async def wait_until_warm(self) -> None:
+        """See ``Successor``."""
+        said = b""
+        with trio.move_on_after(WARM_TIMEOUT_S):
+            said = await self._receive(100)
+        if not said:
+            self.end()
+            raise MountError("the next daemon cannot start: the simulation has ended it")
+
+    def end(self) -> None:
+        """See ``Successor``."""
+        self._socket.close()
+
+
 def simulated_machine(
     words: SharedWords,
     native_clock: int,
     choices: Choices,
     identity: str,
     ask: Callable[[], None],
+    get_successor: Callable[[], socket.socket],
 ) -> Machine:
     """Return the machine of one daemon.
 
@@ -276,6 +305,7 @@ def simulated_machine(
         choices: What the seed decides.
         identity: A name of the boot, a blank, and a name of the daemon.
         ask: Has the kernel send a request.
+        get_successor: Has a successor forked; returns a socket to it.
     """
     loop_clock, numbers = LoopClock(words), itertools.count()
 
@@ -300,4 +330,5 @@ def simulated_machine(
         threads=SimulatedThreads(choices),
         syncs=lambda: SimulatedSyncs(choices),
         has_helpers=False,
+        start_successor=lambda *_: SimulatedSuccessor(get_successor()),
     )

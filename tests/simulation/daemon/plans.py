@@ -11,6 +11,7 @@ class Plan:
     Attributes:
         kills: The share of steps after which the daemon is to die at a coming change.
         restarts: The share of steps with a planned restart.
+        reloads: The share of steps with a reload: a successor takes the mount over.
         cuts: How many power cuts there are.
         full: The share of steps in which the disk gets little room, or room again.
         fails: The share of steps after which the disk is to fail at a coming change.
@@ -32,6 +33,7 @@ class Plan:
     retains: bool
     resends: bool
     options: tuple[str, ...]
+    reloads: float = 0.0
 
     @property
     def has_store(self) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.simulation.daemon import calls
@@ -25,6 +25,8 @@ _TIME_STEPS_S = (0.001, 0.05, 1.0, 10.0, 70.0)
 _PAUSES_S = (0.0, 0.1, 5.0)
 _SIGNS = "Traceback", "a bug in logfs", "CRITICAL", "ERROR"
 """What the log of a daemon must not contain; errors, if the disk has none."""
+_ENDED_SUCCESSOR = "not reloaded, this daemon continues"
+"""What it may contain: the simulation has ended a successor, or it was not warm in time."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Run:
     ) -> None:
         self.choice = random.Random(seed)
         self.decisions = Decisions(only)
-        self.plan = Plan.of(self.choice)
+        # What came later has other choices, so that earlier seeds are still the same runs.
+        self._later = random.Random(f"{seed} later")
+        self.plan = replace(Plan.of(self.choice), reloads=self._later.choice([0.0, 0.0, 0.02]))
         self.counts: collections.Counter[str] = collections.Counter()
         self._trace = None if trace is None else trace.open("ab", buffering=0)
         self.note(f"{self.plan}")
@@ -150,6 +154,7 @@ class Run:
         """Return what it has come to, after ``close``."""
         counts = self.counts + self.clients.counts
         counts["starts"], counts["planned restarts"] = self.daemon.lives, self.daemon.planned
+        counts["hand-overs to a successor"] = self.daemon.handed_over
         simulated_s = self.daemon.now_s - self._begun_s
         digest = self._digest.hexdigest()[:16]
         return Outcome(seed, defect, digest, counts, simulated_s, self.decisions.taken)
@@ -272,7 +277,8 @@ class Run:
         self.daemon.words[Shared.STORE_FAULTS], self.daemon.words[Shared.FAILS_LEFT] = 0, -1
 
     def _look_at_log(self) -> None:
-        log = self.daemon.log.read_text()
+        lines = self.daemon.log.read_text().splitlines(keepends=True)
+        log = "".join(line for line in lines if _ENDED_SUCCESSOR not in line)
         for sign in _SIGNS[:-1] if self.plan.fails else _SIGNS:
             at = log.find(sign)
             if at >= 0:
@@ -306,6 +312,10 @@ class Run:
         if choice.random() < 0.15 or self._is_stuck or not (kernel.pending or kernel.ready):
             self._move_time()
             kernel.let_time_pass()
+        waiting = daemon.successor
+        if waiting is not None and not waiting.is_warm and self._later.random() < 0.2:
+            self.note("the successor is warm")
+            daemon.warm_successor()
         before = kernel.messages
         daemon.go()
         self._is_stuck = kernel.messages == before and choice.random() < 0.5
@@ -327,13 +337,19 @@ class Run:
                 self._arm(choice.choice([0, 1, 2, 3, choice.randrange(10), choice.randrange(60)]))
         if choice.random() < plan.restarts and not self._has_suspects() and self._takes("SIGUSR2"):
             daemon.signal(signal.SIGUSR2)
+        if plan.reloads:
+            self._reload()
         if choice.random() < plan.full:
             is_full = daemon.words[Shared.ROOM] >= 0
             room = -1 if is_full else choice.choice([0, 100, 5000, 100_000])
             if self._takes(f"room {room}"):
                 daemon.words[Shared.ROOM] = room
+        self._fail()
 
-        if choice.random() < plan.fails:
+    def _fail(self) -> None:
+        """Have the disk fail at a coming change, or end the daemon that has met it."""
+        choice, daemon = self.choice, self.daemon
+        if choice.random() < self.plan.fails:
             at, count = choice.randrange(40), choice.choice([1, 1, 2, 5])
             if self._takes(f"{count} errors from change {at} on"):
                 daemon.words[Shared.FAILURES], daemon.words[Shared.FAILS_LEFT] = count, at
@@ -343,6 +359,15 @@ class Run:
             self._has_failed, daemon.words[Shared.FAILS_LEFT] = False, -1
             self.note("SIGUSR2 after an error")
             daemon.signal(signal.SIGUSR2)
+
+    def _reload(self) -> None:
+        """Have a successor started, or end one."""
+        daemon, chance = self.daemon, self._later.random()
+        if daemon.successor is not None:
+            if chance < 0.02 and self._takes("kill of the successor"):
+                daemon.kill_successor()
+        elif chance < self.plan.reloads and not self._has_suspects() and self._takes("SIGUSR1"):
+            daemon.signal(signal.SIGUSR1)
 
     def _has_suspects(self) -> bool:
         """Whether a request would be taken for one that ends the daemons, and get EIO."""
