@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logfs.disk.waiting import WouldWaitError
-from logfs.errors import DeletedError
+from logfs.errors import CorruptRecordError, DeletedError
 from logfs.log.reading.address import AtByte, PartitionAddress
 from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.services.views.files import FixedFile, GrowingFile, Passage, RawFile
@@ -30,7 +30,7 @@ from tests.log.growing import (
     inside_segments,
 )
 from tests.log.readings import Program, Rule
-from tests.log.support import end_of, read_all
+from tests.log.support import DIRECTORY, end_of, log_name, read_all
 from tests.records.oracle import rendering
 
 each_view = pytest.mark.parametrize("view", VIEWS)
@@ -259,6 +259,32 @@ def test_another_process_continues_where_a_program_was(
         if taken is not None:
             file = opened()
     assert done == len(expected)
+
+
+@pytest.mark.parametrize("fails", ["the disk", "a record"])
+def test_after_a_seek_a_read_that_fails_continues_where_its_reply_ended(fails: str) -> None:
+    """The next daemon begins with a seek: what it cannot read must not be passed over."""
+    log = filled(30)
+    text, disk = b"".join(lines_of(log, View.TEXT)), log.bench.disk
+    segment = log.log.snapshot.segments[1]
+    name, stop = f"{DIRECTORY}/{log_name(segment.base_offset)}", segment.bases.text
+    if fails == "a record":
+        data = bytearray(log.bench.file(log_name(segment.base_offset)))
+        data[100] ^= 1
+        log.bench.put(log_name(segment.base_offset), bytes(data))
+    log.bench.restart()
+    file, out = GrowingFile(log.log, View.TEXT, 0), memoryview(bytearray(len(text)))
+    if fails == "the disk":
+        disk.fail("pread", name)
+    got = file.read_into(out, 10)
+    assert 10 + got == stop
+    assert bytes(out[:got]) == text[10:stop]
+    if fails == "the disk":
+        disk.heal()
+        assert bytes(out[: file.read_into(out, stop)]) == text[stop:]
+    else:
+        with pytest.raises(CorruptRecordError):
+            file.read_into(out, stop)
 
 
 def test_another_process_begins_after_a_seek_where_the_program_does() -> None:

@@ -19,7 +19,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchPartitionError
 from logfs.log.groups.coding import OFFSETS_TOPIC
 from logfs.log.host import Host
-from logfs.log.names import CLEAN_SHUTDOWN, SEGMENT_TABLE, FileKind, format_segment_file
+from logfs.log.names import CLEAN_SHUTDOWN, FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableLog
@@ -293,11 +293,14 @@ class Machine:
     def damage_end(self) -> None:
         """Have another byte in the last batch of the log, if the next start looks at it."""
         disk, directory = self.disk, T.directory
-        if disk.exists(CLEAN_SHUTDOWN) or not disk.exists(f"{directory}/{SEGMENT_TABLE}"):
+        try:
+            entries = SegmentTable.load(disk, directory).entries
+        except FileNotFoundError:
             return
         bases = list_logs(disk, directory, self.now_ms).logs or [0]
-        entry = SegmentTable.load(disk, directory).entries.get(max(bases))
-        if entry is not None and entry.state is SegmentState.CLOSED:
+        entry = entries.get(max(bases))
+        is_closed = entry is not None and entry.state is SegmentState.CLOSED
+        if is_closed or disk.exists(CLEAN_SHUTDOWN):
             return
         name = f"{directory}/{format_segment_file(max(bases), FileKind.LOG)}"
         data, begin, end = disk.read(name, None) if disk.exists(name) else b"", 0, 0

@@ -3,11 +3,11 @@
 Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
+import contextlib
 import errno
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -33,9 +33,10 @@ from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.mirrorfile import read_mirror
-from logfs.log.names import FileKind, FileSuffix, SegmentFileName
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.scan import end_of_data
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
@@ -311,7 +312,7 @@ def _load_table(loader: Loader) -> SegmentTable | None:
     except FileNotFoundError:
         has_text = any(FileKind.TEXT_INDEX in kinds for kinds in loader.kinds.values())
         is_marked = loader.context.disk.exists(f"{loader.directory}/{names.SEGMENT_TABLE}")
-        if is_marked or not has_text:
+        if is_marked or not has_text or _has_only_begun(loader):
             return None
         reason = "is gone"
     except CorruptIndexError as error:
@@ -334,12 +335,30 @@ def _load_table(loader: Loader) -> SegmentTable | None:
 
 def _mark_first_start(loader: Loader) -> None:
     """Have a stop before the table is stored mean no loss: text indexes are made before it."""
-    if loader.table is not None or loader.has_lost_table or loader.context.read_only:
+    context, directory = loader.context, loader.directory
+    has_begun = loader.table is not None or loader.has_lost_table
+    if has_begun or context.read_only or not loader.bases:
         return
-    mark = partial(SegmentTable.mark, loader.context.disk, loader.directory)
+
+    def mark() -> None:
+        SegmentTable.mark(context.disk, directory)
+
     with loader.deferring(mark):
         mark()
     loader.has_no_mark = loader.deferred is not None
+
+
+def _has_only_begun(loader: Loader) -> bool:
+    """Whether nothing was ever appended, as where a stop interrupted the creation of a topic."""
+    if loader.kinds.keys() != {0}:
+        return False
+    name = f"{loader.directory}/{format_segment_file(0, FileKind.LOG)}"
+    try:
+        log = loader.context.disk.open(name)
+    except FileNotFoundError:
+        return True
+    with contextlib.closing(log):
+        return end_of_data(log, 0, log.size()) == 0
 
 
 def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool:

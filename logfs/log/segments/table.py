@@ -346,8 +346,9 @@ class SegmentTable:
 
     @staticmethod
     def mark(disk: Disk, directory: str) -> None:
-        """Note that a first start has begun, so that its text indexes mean no lost table."""
+        """Note durably that a first start has begun: its text indexes mean no lost table."""
         disk.open(f"{directory}/{names.SEGMENT_TABLE}", write=True, create=True).close()
+        disk.sync_directory(directory)
 
     def put(self, *entries: TableEntry) -> None:
         """Append entries. They survive a kill of the process at once, a power cut after ``sync``.

@@ -345,7 +345,10 @@ class GrowingFile(_RenderedFile):
             return self._begin_record(out, kept, end)
         stop = min(position + len(out), end)
         position, done = self._fill(out, position, stop)
-        return (position if done == len(out) else max(position, stop)), done
+        # A record that cannot be read is kept, too: the next read begins there.
+        if position < stop and not self.would_block and self._reader.next_kept(position) >= stop:
+            position = stop
+        return position, done
 
     def _begin_record(self, out: memoryview, kept: int, end: int) -> tuple[int, int]:
         """Read the next kept record up to its newline, or just that if it begins with it."""

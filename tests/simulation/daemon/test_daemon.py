@@ -16,6 +16,7 @@ FOUND = {
         "--only",
         "2,4,5,7,8,9,10,11,12,13,14,15,16,18,19,21,22,23,24,25,26",
     ),
+    "a store that fails within a read": ("1103",),
 }
 """Runs that have found a defect, by what it was about; each has a test beside its rule, too."""
 
