@@ -10,6 +10,7 @@ is the same each time. A reader finds here::
     sequences   all sequences up to a length, and what they find
     support     the fixed part that ``make test`` runs
     planted     defects that are put into a copy of the tree, and which sequence finds each
+    brokers     a broker in memory, for a forward and a mirror that are stopped everywhere
 
 The package ``daemon`` simulates a whole daemon, with its mount.
 
