@@ -27,6 +27,8 @@ from logfs.types import TopicPartition
 VERSION = 1
 VERSION_WITH_STORE = 2
 UNFINISHED, WHOLE = "unfinished", "whole"
+STANDBY = "standby"
+"""The kind of a directory that follows an object store; it is never whole."""
 
 
 class BackedUp(NamedTuple):
@@ -112,6 +114,11 @@ def check_whole(disk: Disk) -> None:
     if not disk.exists(names.BACKUP):
         return
     manifest = read_manifest(disk)
+    if manifest is not None and manifest.kind == STANDBY:
+        raise BackupError(
+            f"it is a standby of {manifest.source}: 'logfs mount' shows it, 'logfs promote' makes "
+            "it the owner"
+        )
     if manifest is not None and manifest.state != WHOLE:
         raise BackupError(
             f"a {manifest.kind} of {manifest.source} was interrupted here, or is still under way: "

@@ -104,7 +104,14 @@ def _remote(log: ReadableLog) -> dict[str, object]:
     if bucket is not None:
         return _of_bucket(bucket, log)
     facts = remote_facts(log)
-    return {} if facts is None else {"remote": facts}
+    if facts is None:
+        return {}
+    state = log.state
+    if log.is_followed and isinstance(state, PartitionState) and state.remote is not None:
+        complete_ms = state.remote.journal_ms
+        if complete_ms is not None:  # the mount follows the journal of a store
+            return {"remote": facts, "behind": {"complete_until": complete_ms}}
+    return {"remote": facts}
 
 
 def remote_facts(log: ReadableLog) -> dict[str, object] | None:
@@ -112,10 +119,13 @@ def remote_facts(log: ReadableLog) -> dict[str, object] | None:
     state = log.state
     if not isinstance(state, PartitionState) or state.remote is None:
         return None
+    tier = state.tier
+    if log.is_followed and (catalog := catalog_of(log.disk)) is not None:
+        tier = catalog.partition(log.directory)  # another process changes it
     is_stored = state.config.remote_storage_enable or state.config.is_journaled
-    if state.tier is None and not is_stored:
+    if tier is None and not is_stored:
         return None
-    return remote_as_json(state.remote, state.snapshot, state.tier, log.disk)
+    return remote_as_json(state.remote, state.snapshot, tier, log.disk)
 
 
 def object_of(log: ReadableLog, name: str) -> str | None:

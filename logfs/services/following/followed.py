@@ -24,6 +24,7 @@ from logfs.log.segments.scan import (
     pass_over,
     pass_over_unreadable,
 )
+from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.services.following.files import FollowContext
 from logfs.services.following.listing import RACY_MS, Changes, Listing, Look, compare, list_logs
@@ -194,7 +195,7 @@ class FollowedLog(WatchedLog):
                 continue
             if not later or self._ends_here:
                 return False
-            self._begin_next(later.pop(0))
+            self._begin_next(later.pop(0), self._whole_tail())
 
     def _may_have_grown(self, now_ms: int) -> bool:
         """Whether the newest ``.log`` has changed since the last look."""
@@ -231,22 +232,47 @@ class FollowedLog(WatchedLog):
             logger.warning("%s: a transaction cannot be placed: %s", self.topic_partition, error)
             return snapshot
 
-    def _begin_next(self, base_offset: int) -> None:
-        """Continue with the next segment."""
-        tail, old = self._tail, self._tail.segment
+    def _whole_tail(self) -> Segment | None:
+        """Return the newest segment as its owner has sealed it, if that has more than was read.
+
+        That is so when a store has it: a reader of its journal may know a part only.
+
+        Raises:
+            FileNotFoundError: Its file is just being replaced.
+        """
+        segment, next_offset = self._tail.segment, self._tail.builder.next_offset
+        entry = self._positions.sealed_by_owner(segment)
+        if entry is None or entry.next_offset is None or entry.next_offset <= next_offset:
+            return None
+        found = self.disk.stat(segment.name)
+        if found.size < (entry.size_bytes or 0):
+            raise FileNotFoundError(f"{segment.name} is not yet what its owner has sealed")
+        if found.inode == segment.inode:
+            return None  # some of it cannot be read
+        whole = Segment.from_entry(self._segments, self.directory, entry)
+        whole.inode = found.inode
+        return whole
+
+    def _begin_next(self, base_offset: int, whole: Segment | None) -> None:
+        """Continue with the next segment; ``whole`` takes the place of the newest one."""
+        tail, old, snapshot = self._tail, self._tail.segment, self.snapshot
         new = self._new_rebuild().open_segment(base_offset, self._bases_of(base_offset))
-        tail.final_time_entry()
+        if whole is None:
+            tail.final_time_entry()
         fill_segment(old, tail.builder)
-        self._positions.seal(old, tail.files.text_entries())
-        old.pinned_files = None
-        # Kept open for a while: compaction may replace it twice between two looks.
-        old.files().log = tail.log
+        segments = (*snapshot.segments[:-1], whole or old, new.segment)
+        snapshot = snapshot.changed(segments, snapshot.start, new.end)
+        if whole is None:
+            self._positions.seal(old, tail.files.text_entries())
+            old.pinned_files = None
+            # Kept open for a while: compaction may replace it twice between two looks.
+            old.files().log = tail.log
+        else:
+            snapshot = self.transactions.look_up(snapshot, self.directory, self._now_ms)
+            self._let_go([old])
         self._positions.begin(new.segment, b"")
         self._tail, self._seen = new, None
-        snapshot = self.snapshot
-        self.state.snapshot = snapshot.changed(
-            (*snapshot.segments, new.segment), snapshot.start, new.end
-        )
+        self.state.snapshot = snapshot
 
     def _bases_of(self, base_offset: int) -> Positions:
         """Return the positions at which a new segment begins."""

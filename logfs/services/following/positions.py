@@ -80,6 +80,10 @@ class FollowedPositions:
         """Return what is known of a segment that others became; None if it has to be compared."""
         return None
 
+    def sealed_by_owner(self, segment: Segment) -> TableEntry | None:
+        """Return the end of a segment in the table of a directory of logfs's own; None: not yet."""
+        return None
+
     def begin(self, segment: Segment, entries: bytes) -> None:
         """A segment is followed from now on; its text index has these entries so far."""
 
@@ -137,10 +141,15 @@ class OwnerPositions(FollowedPositions):
 
     def entry_of_rewritten(self, segment: Segment, size: int) -> TableEntry | None:
         """Return what the directory says of it, once it speaks of this file."""
+        entry = self.sealed_by_owner(segment)
+        return None if entry is None or entry.size_bytes != size else entry
+
+    def sealed_by_owner(self, segment: Segment) -> TableEntry | None:
+        """Return the entry of a segment, once it is sealed at these positions."""
         entry = self.entries.get(segment.base_offset)
         if entry is None or entry.state is not SegmentState.SEALED:
             return None
-        return entry if (entry.size_bytes, entry.bases) == (size, segment.bases) else None
+        return entry if entry.bases == segment.bases else None
 
     def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""

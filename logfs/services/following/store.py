@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 from weakref import WeakMethod
 
 from logfs.config import StoreConfig
@@ -99,7 +99,7 @@ class FollowedStore(Catalog[AnyLog]):
         now_ms: int,
         at_once_bytes: int = AT_ONCE_BYTES,
         only: Callable[[TopicPartition], bool] | None = None,
-    ) -> "FollowedStore":
+    ) -> Self:
         """Open a directory; all its partitions are there when this returns.
 
         If there is not much to read that is not known from before, it has been read. The rest is
@@ -113,7 +113,7 @@ class FollowedStore(Catalog[AnyLog]):
         Raises:
             BackupError: A backup or a restore was interrupted in it.
         """
-        check_whole(disk)
+        cls.check(disk)
         store = cls(disk, config, host, cache=cache, only=only)
         store.look_around(now_ms)
         store.forget_others()
@@ -125,6 +125,11 @@ class FollowedStore(Catalog[AnyLog]):
                 before = log.done_bytes
             left -= log.done_bytes - before
         return store
+
+    @classmethod
+    def check(cls, disk: Disk) -> None:
+        """Refuse by a BackupError a directory that is not whole."""
+        check_whole(disk)
 
     @property
     def writable(self) -> "LogStore":

@@ -14,6 +14,9 @@ segments, which the heads name, the store then has every record up to that momen
     promotion  a data directory from heads and journal, on another machine
     diverging  records that this directory has and the store does not: another one owns it
     rejoining  such a directory becomes a copy of the store again
+    cursor     the next object for a reader
+    polling    when a reader asks for it; pure
+    standbyfiles, standby, standbystore  a data directory that follows a store, and its mount
 
 The rules::
 

@@ -1,7 +1,7 @@
 """The ends of the partitions, put together from all objects of a journal."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.remote.objects import ObjectStore
@@ -153,39 +153,75 @@ def latest_notes(journal: ReadJournal) -> dict[str, bytes]:
 
 def assemble(journal: ReadJournal) -> dict[PartitionId, JournaledPartition]:
     """Return what a journal has of each partition that was not deleted."""
-    segments: dict[PartitionId, dict[int, _Contents]] = {}
-    last: dict[PartitionId, Row] = {}
-    told: dict[PartitionId, tuple[PartitionFacts, int]] = {}
-    for each in journal.objects.values():
-        for gone in each.gone:
-            segments.pop(gone, None)  # rows of later objects are of a topic that was restored
+    assembly = Assembly()
+    for one in journal.objects.values():
+        assembly.add(one)
+    return {partition: end for partition in assembly if (end := assembly.partition(partition))}
+
+
+class Assembly:
+    """The ends of the partitions, from the objects of a journal that were added so far.
+
+    A reader that has written bytes to a file may let go of them: see ``take``.
+    """
+
+    def __init__(self) -> None:
+        self._segments: dict[PartitionId, dict[int, _Contents]] = {}
+        self._last: dict[PartitionId, Row] = {}
+        self._told: dict[PartitionId, tuple[PartitionFacts, int]] = {}
+
+    def __iter__(self) -> Iterator[PartitionId]:
+        return iter(list(self._segments))
+
+    def add(self, one: JournalObject) -> set[PartitionId]:
+        """Add the next object; returns the partitions that it has rows of."""
+        for gone in one.gone:
+            self.forget(gone)  # later rows are of a topic that was restored
         at = 0
-        for row in each.rows:
-            data = each.payload[at : at + row.length]
+        for row in one.rows:
+            data = one.payload[at : at + row.length]
             at += row.length
-            contents = segments.setdefault(row.id, {}).setdefault(row.base_offset, _Contents())
-            contents.add(row, data)
-            last[row.id] = row
+            segments = self._segments.setdefault(row.id, {})
+            segments.setdefault(row.base_offset, _Contents()).add(row, data)
+            self._last[row.id] = row
             if row.facts is not None:
-                told[row.id] = row.facts, each.written_ms
-    return {
-        partition: JournaledPartition(
-            last[partition].topic_partition,
-            [one for _, contents in sorted(found.items()) if (one := contents.latest())],
-            last[partition].leader_epochs,
-            *told[partition],
+                self._told[row.id] = row.facts, one.written_ms
+        return {row.id for row in one.rows}
+
+    def partition(self, partition: PartitionId) -> JournaledPartition | None:
+        """Return what is known of a partition, without bytes that were taken; None: nothing is."""
+        if partition not in self._segments or partition not in self._told:
+            return None
+        last, found = self._last[partition], sorted(self._segments[partition].items())
+        return JournaledPartition(
+            last.topic_partition,
+            [one for _, contents in found if (one := contents.latest())],
+            last.leader_epochs,
+            *self._told[partition],
         )
-        for partition, found in segments.items()
-        if partition in told
-    }
+
+    def take(self, partition: PartitionId, base_offset: int) -> None:
+        """Let go of the bytes of a segment that ``partition`` has returned."""
+        self._segments[partition][base_offset].take()
+
+    def forget(self, partition: PartitionId) -> None:
+        """Forget a partition, which was deleted."""
+        self._segments.pop(partition, None)
+
+    def forget_before(self, partition: PartitionId, offset: int) -> None:
+        """Forget the segments before an offset: the head of the partition names them."""
+        segments = self._segments.get(partition, {})
+        for base_offset in [base for base in segments if base < offset]:
+            del segments[base_offset]
 
 
 class _Content:
-    """The bytes of one content of a segment."""
+    """The bytes of one content of a segment; ``size`` includes those that were taken."""
 
     def __init__(self, row: Row) -> None:
         self.first = row
         self.data = bytearray()
+        self.size = 0
         self.next_offset = -1
         self.is_whole = False
 
@@ -203,18 +239,28 @@ class _Contents:
             if row.position:
                 return  # its beginning was deleted: the head names the segment
             content = self._found[row.content] = _Content(row)
-        if row.position != len(content.data):
+        if row.position != content.size:
             return
         content.data += data
+        content.size += row.length
         content.next_offset = row.next_offset
         content.is_whole |= row.is_whole
 
+    def take(self) -> None:
+        """Let go of the bytes of the latest content, and of all earlier ones."""
+        number = self._latest()
+        self._found = {one: found for one, found in self._found.items() if one >= number}
+        self._found[number].data = bytearray()
+
     def latest(self) -> JournaledSegment | None:
         """Return the last content of which all was sent once; without one, the first."""
-        whole = [number for number, found in self._found.items() if found.is_whole]
-        number = max(whole) if whole else min(self._found, default=-1)
+        number = self._latest()
         if number < 0:
             return None
         content = self._found[number]
         first, data = content.first, bytes(content.data)
         return JournaledSegment(first.base_offset, first.bases, number, data, content.next_offset)
+
+    def _latest(self) -> int:
+        whole = [number for number, found in self._found.items() if found.is_whole]
+        return max(whole) if whole else min(self._found, default=-1)

@@ -15,7 +15,7 @@ last 4  CRC           uint32    CRC-32C of all bytes before
 import json
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -120,6 +120,7 @@ class JournalObject(NamedTuple):
         gone: Partitions that were deleted: what other objects have of them is void.
         notes: Name -> contents, of those that are not as in an earlier object; b"": it is gone. See
             ``notes``.
+        heads: Partitions whose head may have changed since the object before, for readers.
     """
 
     nonce: str
@@ -129,6 +130,7 @@ class JournalObject(NamedTuple):
     gone: Sequence[PartitionId] = ()
     fence: int = 0
     notes: Mapping[str, bytes] = MappingProxyType({})
+    heads: Sequence[PartitionId] = ()
 
 
 def parse_name(key: str) -> ObjectName | None:
@@ -175,6 +177,7 @@ def encode_object(one: JournalObject) -> bytes:
         "ms": one.written_ms,
         "fence": one.fence,
         "gone": [[topic_id.hex, partition] for topic_id, partition in one.gone],
+        "heads": [[topic_id.hex, partition] for topic_id, partition in one.heads],
         "topics": ids,
         "rows": [_row_as_json(row, numbers[row.topic, row.id.topic_id.hex]) for row in one.rows],
         "notes": [[name, len(data)] for name, data in one.notes.items()],
@@ -226,15 +229,19 @@ def _row_as_json(row: Row, topic: int) -> list[object]:
 def _object_of(facts: Mapping[str, Any], payload: memoryview) -> JournalObject:
     topics = [(name, UUID(hex=topic_id)) for name, topic_id in facts["topics"]]
     rows = [_row_of(row, topics) for row in facts["rows"]]
-    gone = [PartitionId(UUID(hex=topic_id), partition) for topic_id, partition in facts["gone"]]
+    gone, heads = _ids_of(facts["gone"]), tuple(_ids_of(facts.get("heads", ())))
     end = len(payload) - sum(length for _, length in facts["notes"])
     notes, at = {}, end
     for name, length in facts["notes"]:
         notes[name] = bytes(payload[at : at + length])
         at += length
     return JournalObject(
-        facts["nonce"], facts["ms"], rows, payload[:end], gone, facts["fence"], notes
+        facts["nonce"], facts["ms"], rows, payload[:end], gone, facts["fence"], notes, heads
     )
+
+
+def _ids_of(found: Iterable[tuple[str, int]]) -> list[PartitionId]:
+    return [PartitionId(UUID(hex=topic_id), partition) for topic_id, partition in found]
 
 
 def _row_of(found: list[Any], topics: list[tuple[str, UUID]]) -> Row:

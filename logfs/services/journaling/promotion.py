@@ -73,7 +73,7 @@ class Promoted(NamedTuple):
     problems: list[str]
 
 
-class _Made(NamedTuple):
+class MadePartition(NamedTuple):
     """One partition: start and end, where the part begins that is scanned, and its sizes."""
 
     start_offset: int
@@ -93,6 +93,43 @@ def check_promotable(store: ObjectStore) -> None:
     topics = [parse_topic_directory(name) for name in store.list_level("").directories]
     if not any(topics) and read_root(store) is None:
         raise RemoteStorageError(f"{store.url}: it has no logs that could be continued")
+
+
+class NextOwner(NamedTuple):
+    """A data directory that is to own a store.
+
+    Attributes:
+        store: The store.
+        disk: The local disk of the data directory, which has its ``logfs.remote``.
+        writer: The data directory.
+        new_id: Gives 16 random bytes.
+    """
+
+    store: ObjectStore
+    disk: Disk
+    writer: WritingDirectory
+    new_id: Callable[[], bytes]
+
+    def begin_epoch(self) -> JournalRoot:
+        """Fence the owner of the journal; see ``root.begin_epoch``."""
+        owned = OwnedVersions(self.disk, "")
+        return begin_epoch(self.store, self.writer, owned, self.new_id, takes_over=True)
+
+    def fence(self, place: PartitionPlace, end: JournaledPartition | None) -> Head:
+        """Own the head of a partition; ``end`` is what the journal has. See ``HeadWriter.fence``.
+
+        The directory of the partition is there.
+        """
+        owned = OwnedVersions(self.disk, place.topic_partition.directory)
+        writer = HeadWriter(self.store, place, self.writer, self.new_id, owned)
+
+        def first(found: Head | None) -> FirstFacts | None:
+            if end is None or (found is not None and end.facts_ms < found.writer.since_ms):
+                return None
+            facts = end.facts
+            return FirstFacts(place.topic_id, facts.generation, facts.start, facts.config)
+
+        return writer.fence(first, takes_over=True)
 
 
 class Promotion:
@@ -116,8 +153,9 @@ class Promotion:
         self._disk = disk
         self._writer = writer
         self._new_id = new_id
+        self._owner = NextOwner(store, disk, writer, new_id)
         self._files = PartitionFiles(store, disk)
-        self._made: dict[TopicPartition, _Made] = {}
+        self._made: dict[TopicPartition, MadePartition] = {}
         self._notes: Mapping[str, bytes] = {}
         self._offsets: list[TopicPartition] = []
         self._problems: list[str] = []
@@ -144,36 +182,30 @@ class Promotion:
         self._confirm(root)
         return self._promoted(journal)
 
+    def finish(
+        self, made: Mapping[TopicPartition, MadePartition], notes: Mapping[str, bytes]
+    ) -> list[str]:
+        """Write the files beside partitions that were made before; returns what could not be."""
+        self._made, self._notes = dict(made), notes
+        self._write_notes()
+        self._write_checkpoints()
+        return self._problems
+
     # What makes it the owner
 
     def _begin(self) -> JournalRoot:
         """Own the journal, and return its root."""
-        owned = OwnedVersions(self._disk, "")
-        return begin_epoch(self._store, self._writer, owned, self._new_id, takes_over=True)
+        return self._owner.begin_epoch()
 
     def _head(self, place: PartitionPlace, end: JournaledPartition | None) -> Head:
         """Own the head of a partition, and return it."""
-        owned = OwnedVersions(self._disk, place.topic_partition.directory)
-        writer = HeadWriter(self._store, place, self._writer, self._new_id, owned)
-
-        def first(found: Head | None) -> FirstFacts | None:
-            if end is None or (found is not None and end.facts_ms < found.writer.since_ms):
-                return None
-            facts = end.facts
-            return FirstFacts(place.topic_id, facts.generation, facts.start, facts.config)
-
-        return writer.fence(first, takes_over=True)
+        return self._owner.fence(place, end)
 
     def _begun_epochs(
         self, before: Sequence[EpochEntry], root: JournalRoot, start: int
     ) -> list[EpochEntry]:
-        """Return the leader epochs with one that no earlier owner has used, from an offset on.
-
-        Epochs of the journal only grow, so that it is larger than any that an earlier promotion
-        began.
-        """
-        latest = (before[-1].epoch if before else 0) + root.epoch
-        return [*before, EpochEntry(latest, start)]
+        """Return the leader epochs with one that no earlier owner has used, from an offset on."""
+        return continued_epochs(before, root, start)
 
     def _confirm(self, root: JournalRoot) -> None:
         """See that this directory owns the store when all is made."""
@@ -205,7 +237,7 @@ class Promotion:
         self._files.write_headed(directory, files, segments)
         before = latest_epochs(head.leader_epochs, end)
         self._write_epochs(directory, before, root, base, segments)
-        self._made[place.topic_partition] = _Made(
+        self._made[place.topic_partition] = MadePartition(
             max(head.start.offset, 0 if end is None else end.facts.start.offset),
             end_offset_of(head.next_offset or head.start.offset, segments),
             base,
@@ -225,7 +257,7 @@ class Promotion:
         self._prepare(directory, ())
         self._files.write_journaled(directory, partition.topic_id, end, segments)
         self._write_epochs(directory, end.leader_epochs, root, base, segments)
-        self._made[topic_partition] = _Made(
+        self._made[topic_partition] = MadePartition(
             end.facts.start.offset, end_offset_of(None, segments), base, 0, _size_of(segments)
         )
 
@@ -338,6 +370,17 @@ class Promotion:
             journal.written_ms,
             [*journal.problems, *self._problems],
         )
+
+
+def continued_epochs(
+    before: Sequence[EpochEntry], root: JournalRoot, start: int
+) -> list[EpochEntry]:
+    """Return the leader epochs with one that no earlier owner has used, from an offset on.
+
+    Epochs of the journal only grow, so that it is larger than any that an earlier promotion began.
+    """
+    latest = (before[-1].epoch if before else 0) + root.epoch
+    return [*before, EpochEntry(latest, start)]
 
 
 def _id_of(place: PartitionPlace) -> PartitionId:

@@ -162,6 +162,8 @@ class RemoteJournal:
         self._put_ms: int | None = None
         self._news: dict[str, bytes] = {}
         self._late: set[PartitionId] = set()
+        self._copied: dict[PartitionId, tuple[int, LogPoint]] | None = None
+        self._moved: set[PartitionId] = set()
 
     def round(
         self, logs: Iterable[PartitionLog], now_ms: int, found: FoundNotes | None = None
@@ -194,7 +196,8 @@ class RemoteJournal:
                 pieces.append(piece)
                 size += piece.row.length
         self._kept.note_gone(known.is_gone)
-        if pieces or self._kept.has_news or self._news:
+        self._note_moved(known)
+        if pieces or self._kept.has_news or self._news or self._moved:
             self._put(pieces, now_ms)
         self._delete_unneeded(known, now_ms)
         return [log for partition, log in known.journaled.items() if partition not in self._late]
@@ -309,6 +312,7 @@ class RemoteJournal:
             b"".join(piece.data for piece in pieces),
             self._kept.gone,
             notes=self._news,
+            heads=sorted(self._moved),
         )
         self._news = {}
         self._unsure = _Unsure(self._next, one, encode_object(one), pieces)
@@ -331,10 +335,22 @@ class RemoteJournal:
         self.objects, self.size_bytes = self.objects + 1, self.size_bytes + len(data)
         self._next = ObjectName(name.epoch, name.sequence + 1)
         self._kept.add(name, one)
+        self._moved.difference_update(one.heads)
         for piece in pieces:
             segment = SegmentId(piece.row.id, piece.row.base_offset)
             self._sent[segment] = piece.sent
             self._told[piece.row.id] = piece.told
+
+    def _note_moved(self, known: "_Known") -> None:
+        """Note the partitions whose head names other segments by now: readers ask for it then."""
+        copied = {
+            partition: (copied_offset(log), log.snapshot.start)
+            for partition, log in known.journaled.items()
+            if log.offline is None
+        }
+        before = copied if self._copied is None else self._copied
+        self._moved.update(one for one, found in copied.items() if before.get(one) != found)
+        self._copied = copied
 
     # What is not needed any more
 
