@@ -55,6 +55,10 @@ COMMANDS = {
         "salvage", "Copy what can be read of the damaged data directory DAMAGED into DATA."
     ),
     "remote": Entry("remote", "Copy logs to an object store, check it, and get logs back from it."),
+    "standby": Entry(
+        "standby",
+        "Keep DATA ready to continue the logs of the store URL, and serve it at MOUNTPOINT.",
+    ),
     "promote": Entry(
         "promote",
         "Continue the logs of the store URL in DATA, after the machine that wrote them was lost.",

@@ -216,6 +216,7 @@ REQUESTS: Mapping[str, RequestType] = {
         {}, "whether another daemon continues with numbered requests when this one ends"
     ),
     "reload": RequestType({}, "nothing, but the end of the connection: a successor serves then"),
+    "own_store": RequestType({}, "what a promotion of this standby has made"),
     "utc_offset": RequestType(
         {"local": _TEXT},
         "offset of the daemon's time zone from UTC at a local time, in seconds",
@@ -344,5 +345,5 @@ REPEATED = frozenset({
 })  # fmt: skip
 """Requests that change something: a client numbers them, and repeats them if the daemon ends."""
 
-CHANGING = REPEATED - {"flush"} | {"reload"}
+CHANGING = REPEATED - {"flush"} | {"reload", "own_store"}
 """Requests that change logs, topics or the daemon; all others ask, or wait for the disk."""

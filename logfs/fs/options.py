@@ -8,6 +8,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     rmdir=WHICH        what rmdir deletes: "empty" (default), topics that hold no records; "delete",
                        every topic, with its records, as Kafka deletes topics
     ro                 read-only: nothing is written into DATA; appends of other programs appear
+    fresh              with ro and the URL of an object store: follow its journal, so that records
+                       appear that are in no segment yet, about half a second after they are sent
     cache_dir=DIR      where a read-only mount keeps positions for the next mount; default
                        $CACHE_DIRECTORY, else $XDG_CACHE_HOME/logfs, else ~/.cache/logfs
     isolation.level=L  which records readers see: read_uncommitted (default), everything;
@@ -151,6 +153,7 @@ class MountOptions:
         no_native: No writes are applied in a native thread.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
+        fresh: The mount of an object store follows its journal.
         sync: Every write is durable when it returns.
         cache_dir: The directory for the positions of a read-only mount; None for the default.
         isolation_level: Which records readers see.
@@ -183,6 +186,7 @@ class MountOptions:
     no_passthrough: bool = False
     no_topic_metrics: bool = False
     read_only: bool = False
+    fresh: bool = False
     sync: bool = False
     cache_dir: str | None = None
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -342,6 +346,7 @@ class _Option(NamedTuple):
 
 _OPTIONS = {
     "ro": _Option("read_only"),
+    "fresh": _Option("fresh"),
     "allow_other": _Option("allow_other"),
     "create": _Option("create"),
     "rmdir": _Option("rmdir_deletes", _parse_rmdir, lambda _: "delete"),

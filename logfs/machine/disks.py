@@ -16,9 +16,10 @@ from logfs.machine.storeplace import StorePlace
 
 if TYPE_CHECKING:  # most commands do not need these
     from logfs.disk.remote.objects import ObjectStore
+    from logfs.disk.remote.overlay import OverlayDisk
     from logfs.disk.remote.remotefile import RemoteFiles
     from logfs.disk.remote.treedisk import TreeDisk
-    from logfs.disk.vfs import RootedDisk
+    from logfs.disk.vfs import Disk, RootedDisk
 
 _FILE = "file://"
 _VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
@@ -86,6 +87,19 @@ def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
             bucket, counters = Bucket(store, time.monotonic), files.blocks.counters
             disk = _disks[key] = TreeDisk(url, bucket, files.open, lambda: counters)
         return disk
+
+
+def following_disk(
+    url: str, place: "StorePlace", local: "Disk"
+) -> "tuple[ObjectStore, OverlayDisk]":
+    """Return a store, and the disk of a data directory that follows it; sends no request."""
+    from logfs.disk.remote.overlay import OverlayDisk
+    from logfs.log.remote.catalog import DirectoryCatalog
+
+    store, files = _open(url, place)
+    counters = files.blocks.counters
+    catalog = DirectoryCatalog(local, lambda: store, url)
+    return store, OverlayDisk(local, catalog, files.open, lambda: counters)
 
 
 def open_objects(url: str) -> "ObjectStore":

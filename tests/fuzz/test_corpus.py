@@ -153,7 +153,7 @@ def test_the_target_has_every_command_that_reads_a_directory() -> None:
     """The others need a daemon, a cluster, a store or pyarrow, are the mount, or read logs."""
     used = {command[0] for command in directories.COMMANDS}
     others = {"mount", "umount", "reload", "metrics", "export", "spark-job", "mirror"}
-    others |= {"forward", "remote", "promote", "doctor", "top"}
+    others |= {"forward", "remote", "promote", "standby", "doctor", "top"}
     assert used | others == set(COMMANDS)
     assert not used & others
 

@@ -271,8 +271,10 @@ def check(request: MountRequest) -> None:
     from logfs.machine import mountpoints
 
     data, point, _ = request
+    options = request.options
     if is_url(data):
-        if not has_logs(data, StorePlace(request.options.endpoint, request.options.region)):
+        place = StorePlace(options.endpoint, options.region)
+        if not options.fresh and not has_logs(data, place):  # a journal may be all that is there
             raise NoDataDirectoryError(
                 f"{data}: there are no logs of logfs in this store. Check bucket and prefix"
             )

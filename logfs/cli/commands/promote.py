@@ -26,14 +26,16 @@ def promote(
 ) -> None:
     """Continue the logs of the store URL in DATA, after the machine that wrote them was lost.
 
-    DATA is a missing or an empty directory, or one of this store after 'logfs remote rejoin'. It
-    gets the same topics, with the same offsets, positions and bytes, and then it is the one that
-    writes the store. The data directory that wrote it before is fenced by the first step, also if
-    it is still alive: it stores nothing more, and what is appended there is not in the store.
+    DATA is a missing or an empty directory, one of 'logfs standby', or one of this store after
+    'logfs remote rejoin'. It gets the same topics, with the same offsets, positions and bytes, and
+    then it is the one that writes the store. The data directory that wrote it before is fenced by
+    the first step, also if it is still alive: it stores nothing more, and what is appended there is
+    not in the store.
 
     Segments stay in the store until a program reads them. Only records that were in no segment are
     written to DATA, if the other directory had freshness.ms set. The command prints from which
     moment on records may be missing. An interrupted promotion is completed by the same command.
+    The mount of a standby becomes writable; programs keep their open files.
 
     \b
     Examples:

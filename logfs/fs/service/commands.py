@@ -14,6 +14,8 @@ from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.service.append_commands import AppendCommands
 from logfs.fs.service.mirror_commands import MirrorCommands
 from logfs.fs.service.query_commands import QueryCommands, find_partition
+from logfs.fs.service.standby_commands import own_store
+from logfs.fs.threads import run_in_thread
 from logfs.fs.tree.nodes import FileNode, TopicNode
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
@@ -84,6 +86,7 @@ class ControlCommands:
         return {
             "resumes": self._resumes,
             "reload": self._reload,
+            "own_store": self._own_store,
             "create": self._create,
             "alter": self._alter,
             "delete": self._delete,
@@ -125,6 +128,9 @@ class ControlCommands:
     async def _reload(self, _request: Request) -> object:
         await self.reload()
         return None
+
+    async def _own_store(self, _request: Request) -> object:
+        return await run_in_thread(own_store, self._store, self._clock)
 
     async def _create(self, request: Request) -> object:
         topic = request["topic"]

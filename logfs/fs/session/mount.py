@@ -44,6 +44,7 @@ from logfs.fs.options import MountOptions, option_words
 from logfs.fs.service.commands import ControlCommands
 from logfs.fs.service.server import ControlServer, forget_socket, listen
 from logfs.fs.session.connection import HANDED_OVER, Session
+from logfs.fs.session.fresh import open_fresh, open_standby
 from logfs.fs.session.machine import Machine, MountPoints
 from logfs.fs.session.supervision import Supervisor
 from logfs.fs.session.unmounting import CLOSING_TIMEOUT_S, find_closing
@@ -69,6 +70,7 @@ from logfs.machine.storeplace import StorePlace
 from logfs.machine.terminal import ControllingTerminal
 from logfs.records.compression import limit_decompressed
 from logfs.services.following.store import AnyStore, FollowedStore
+from logfs.services.journaling.standbystore import is_standby
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +201,8 @@ def _open_and_mount(
     metrics: socket.socket | None,
 ) -> int:
     data, clock = session.data, session.machine.clock
-    cache = open_cache(data, options.cache_dir) if options.read_only else None
+    keeps_positions = options.read_only and not options.fresh
+    cache = open_cache(data, options.cache_dir) if keeps_positions else None
     with supervisor:
         report = _both(progress, supervisor.status)
         store = _open(session, options, cache, report, supervisor.preloaded)
@@ -236,20 +239,26 @@ def _open(
     preloaded: Preloaded | None,
 ) -> AnyStore:
     data, resumed, clock = session.data, session.settling, session.machine.clock
-    place = StorePlace(options.endpoint, options.region, options.remote)
-    disk, host = disk_of(data, place), session.machine.host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
+    host = session.machine.host()
+    if options.fresh:
+        return open_fresh(data, options, host, clock)
+    disk = disk_of(data, StorePlace(options.endpoint, options.region, options.remote))
     if options.read_only:
         kept = None if cache is None else cache.disk
         return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())
-    look_for_owner(disk)
-    if resumed is None:  # else the machine has run all the time
+    follows = is_standby(disk)
+    if not follows:
+        look_for_owner(disk)
+    if resumed is None and not follows:  # else the machine has run all the time
         heal_from_journal(disk, host)
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
     while True:
         try:
             now_ms = clock.now_ms()
+            if follows:
+                return open_standby(disk, options, host, clock)
             return LogStore.open(
                 disk,
                 options.store,
@@ -308,6 +317,8 @@ def _check_before(data: str, point: str, options: MountOptions, points: MountPoi
         mountpoints.check_paths(data, point)
     elif not options.read_only:
         raise MountError(f"{data}: an object store can only be mounted read-only: add -o ro")
+    if options.fresh and not (options.read_only and is_url(data)):
+        raise MountError(f"{data}: fresh is for the URL of an object store, with -o ro")
     points.check(point)
     access_log = options.access_log
     if access_log is not None and Path(os.path.realpath(access_log)).is_relative_to(point):
@@ -349,7 +360,7 @@ def _mount(
         operations.files.fsyncs = Fsyncs(clock, machine.syncs())
     session.open(operations, lambda: _take_place(data, point, machine.points))
     _take_over(operations, session, clock)
-    is_served = False
+    is_served, owns_directory = False, not (options.read_only or is_url(data))
     try:
         operations.tree.root.facts = {
             "data": data,
@@ -373,7 +384,7 @@ def _mount(
             operations.files.native.opens = False  # each is noted
         operations.kernel_cache = KernelCache(loaded_hooks if machine.has_helpers else None)
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
-        listener = None if store.read_only else listen(data, store.disk)
+        listener = listen(data, store.disk) if owns_directory else None
         with shown(metrics, options.metrics, commands.metrics, point):
             served = operations, store, session, commands, listener, supervisor
             trio.run(_serve, *served, clock=machine.loop_clock)
@@ -384,7 +395,7 @@ def _mount(
         if operations.access_log is not None:
             operations.access_log.close()
         session.close(unmount=is_served)
-        if not store.read_only:  # while the directory is still ours
+        if owns_directory:  # while it is still ours
             forget_socket(store.disk)
     if session.is_handed_over:
         return HANDED_OVER
