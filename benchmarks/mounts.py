@@ -102,10 +102,10 @@ def mount_logfs(bench: Bench, data: Path, *options: str) -> BenchMount:
     return _keep(bench.cleanup, python_command("logfs", "mount", *chosen, data, point), point)
 
 
-def mount_url(bench: Bench, url: str) -> BenchMount:
+def mount_url(bench: Bench, url: str, options: str = "ro") -> BenchMount:
     """Mount the logs of an object store, as a user does."""
     point = bench.directory / "bucket.mount"
-    return _keep(bench.cleanup, python_command("logfs", "mount", "-o", "ro", url, point), point)
+    return _keep(bench.cleanup, python_command("logfs", "mount", "-o", options, url, point), point)
 
 
 def mount_held(bench: Bench, data: Path) -> BenchMount:

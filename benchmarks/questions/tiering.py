@@ -8,6 +8,7 @@ The store is a server on loopback, which logs its requests.
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -153,7 +154,7 @@ def spark(bench: Bench) -> Iterator[Row]:
 
 
 def journal(bench: Bench) -> Iterator[Row]:
-    """Appends beside the rounds of a journal, its PUTs, and a promotion after a kill."""
+    """Appends beside the rounds of a journal, its PUTs, its readers, a promotion after a kill."""
     server = _Server(bench)
     times: dict[str, list[float]] = {"with": [], "without": []}
     logs = {
@@ -177,7 +178,7 @@ def journal(bench: Bench) -> Iterator[Row]:
 
 
 def _journaled(bench: Bench, server: "_Server", count: int) -> Iterator[Row]:
-    """The PUTs of a directory of so many topics, and its promotion after a kill."""
+    """The PUTs of a directory of so many topics, a reader, and a promotion after a kill."""
     bucket = server.objects.bucket(f"journaled-{count}")
     data = bench.directory / f"journaled-{count}"
     data.mkdir()
@@ -190,23 +191,32 @@ def _journaled(bench: Bench, server: "_Server", count: int) -> Iterator[Row]:
         with file.open("ab") as out:
             out.write(numbered_lines(0, 10))
     time.sleep(3 * _FRESHNESS_MS / 1000)
-    before, begin_s, number = server.puts, time.perf_counter(), 0
-    while time.perf_counter() - begin_s < _OBSERVED_S:
-        with files[number % count].open("ab") as out:
-            out.write(numbered_lines(number, 1))
-        number += 1
-        time.sleep(0.001)
-    rounds = (time.perf_counter() - begin_s) * 1000 / _FRESHNESS_MS
-    puts = server.puts - before
+    os.environ["AWS_ENDPOINT_URL"] = bucket.endpoint
+    with _FreshReader(bench, bucket.url, files[0].stat().st_size) as reader:
+        before, begin_s, number = server.puts, time.perf_counter(), 0
+        while time.perf_counter() - begin_s < _OBSERVED_S:
+            with files[number % count].open("ab") as out:
+                out.write(numbered_lines(number, 1))
+            if number % count == 0:
+                reader.appended_s.append(time.perf_counter())
+            number += 1
+            time.sleep(0.001)
+        rounds = (time.perf_counter() - begin_s) * 1000 / _FRESHNESS_MS
+        puts = server.puts - before
     mount.kill()
     shutil.rmtree(data)
+    yield hold(
+        "tier-journal",
+        f"-o ro,fresh: age of what is missing, p99, {count:,} partitions",
+        at_most(_FRESHNESS_MS / 1000 + 1, "s"),
+        Samples("logfs", "s", (percentile(reader.lags_s, 0.99),)),
+    )
     yield hold(
         "tier-journal",
         f"PUTs in freshness.ms, {count:,} partitions",
         at_most(1.05, "PUTs"),
         Samples("logfs", "PUTs", (puts / rounds,)),
     )
-    os.environ["AWS_ENDPOINT_URL"] = bucket.endpoint
     begin_s = time.perf_counter()
     call_with("logfs", "promote", bucket.url, bench.directory / f"promoted-{count}")
     yield hold(
@@ -215,6 +225,39 @@ def _journaled(bench: Bench, server: "_Server", count: int) -> Iterator[Row]:
         at_most(10, "s"),
         Samples("logfs", "s", (time.perf_counter() - begin_s,)),
     )
+
+
+class _FreshReader(threading.Thread):
+    """A mount that follows a journal, and the age of what its topic ``t0`` does not show yet.
+
+    Attributes:
+        appended_s: When each line was appended there after the mount.
+        lags_s: The age of the oldest line that is missing, many times.
+    """
+
+    def __init__(self, bench: Bench, url: str, size: int) -> None:
+        super().__init__()
+        self.appended_s: list[float] = []
+        self.lags_s: list[float] = []
+        self._mount = mount_url(bench, url, "ro,fresh")
+        self._size = size
+        self._is_over = threading.Event()
+
+    def __enter__(self) -> "_FreshReader":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self.join()
+        self._mount.stop()
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self._is_over.wait(0.02):
+            shown = (self._mount.point / "t0" / "0").stat().st_size - self._size
+            missing = self.appended_s[shown // LINE_BYTES :]
+            self.lags_s.append(time.perf_counter() - missing[0] if missing else 0.0)
 
 
 class _Server:
