@@ -64,10 +64,10 @@ def _starting(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _views(incomplete: str) -> Iterator[str]:
-    from logfs.log.reading.address import VIEW_TABLE
+    from logfs.log.reading.address import Suffix
 
     number, _, _ = incomplete.rpartition(".")
-    return (number + suffix for suffix, _ in VIEW_TABLE if suffix)
+    return (number + view for view in Suffix if view and not view.is_in)
 
 
 def _topic_settings(_incomplete: str) -> Iterator[str]:
