@@ -5,12 +5,13 @@ import itertools
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount, logfs, output, run
+from tests.mounting import PATIENCE_S, Mount, logfs, output, run, wait_until
 from tests.semantics.programs import (
     APPEND,
     append,
@@ -99,6 +100,22 @@ def test_writers_with_odd_sizes_never_mix(topic: Path) -> None:
         mine = [line for line in lines if line.startswith(name + b" ")]
         assert mine == [b"%s %d %s" % (name, n, name * (n % 313)) for n in range(4_000)]
     assert len(lines) == 4_000 * len(sizes)
+
+
+def test_a_writer_that_waits_keeps_no_other_one(topic: Path) -> None:
+    """Writers of `orders/0.in` do not wait for each other."""
+    configure(topic, logfs_quota_producer_byte_rate=1)
+    shell = 'echo "$1" >> "$2"'
+    first = subprocess.Popen(["sh", "-c", shell, "sh", "x" * 1000, topic / "0.in"])
+    wait_until(lambda: (topic / "0").stat().st_size == 1001, "the first line is there")
+    second = subprocess.Popen(["sh", "-c", shell, "sh", "second", topic / "0.in"])
+    try:
+        wait_until(lambda: b"second" in (topic / "0").read_bytes(), "the second line is there")
+        assert first.poll() is None
+    finally:
+        configure(topic, logfs_quota_producer_byte_rate=-1)
+        assert (first.wait(PATIENCE_S), second.wait(PATIENCE_S)) == (0, 0)
+    assert (topic / "0").read_bytes() == b"x" * 1000 + b"\nsecond\n"
 
 
 def test_processes_with_one_descriptor_write_one_line(topic: Path) -> None:
