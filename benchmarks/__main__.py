@@ -70,7 +70,7 @@ def main(
         if name not in questions:
             raise click.BadParameter(f"expected one of {', '.join(questions)}, not {name!r}")
     if is_recorded and (names or size == "tiny"):
-        raise click.UsageError("--record keeps whole runs: leave ROW and --tiny out")
+        raise click.UsageError("--record keeps whole runs: leave ROW out, and --tiny")
     # Installations have bytecode. Here PYTHONDONTWRITEBYTECODE may keep Python from writing it.
     compileall.compile_dir(str(ROOT / "logfs"), quiet=1)
     wanted = {name: questions[name] for name in dict.fromkeys(names or questions)}

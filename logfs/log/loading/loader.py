@@ -8,7 +8,6 @@ import errno
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -413,6 +412,8 @@ def _new_generation(loader: Loader, topic_id: UUID | None) -> bytes:
         return loader.tier.rows.generation  # their positions are in the store for ever
     if topic_id is None or loader.has_lost_table:
         return loader.context.host.new_id()
+    from hashlib import blake2b  # rarely needed, and slow to import
+
     text = f"{topic_id} {loader.topic_partition.partition} {loader.segments[0].base_offset}"
     return blake2b(text.encode(), digest_size=16).digest()
 
