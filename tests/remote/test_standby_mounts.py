@@ -200,3 +200,28 @@ def test_a_standby_whose_store_is_away_cannot_be_promoted_and_continues(
             second.promote()
             append(there, b"continued\n")
             assert there.read_bytes() == text(0, 2000) + b"continued\n"
+
+
+def test_a_standby_has_groups_owners_and_modes_once_it_owns_the_store(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    with fresh_mount(tmp_path / "a", bucket) as first:
+        logfs("topic", "create", first.point / "orders", *SETTINGS)
+        orders = first.point / "orders" / "0"
+        append(orders, text(0, 1000))
+        (first.point / "orders").chmod(0o2750)
+        orders.chmod(0o640)
+        os.chown(orders, 33, 44)
+        logfs("group", "reset", "readers", f"{orders}@offset=700")
+        wait_until_sent(orders)
+        with standby(tmp_path / "b", bucket) as second:
+            there = second.point / "orders" / "0"
+            wait_until(lambda: there.read_bytes() == text(0, 1000), "it has all lines")
+            first.stop()
+            first.clear()
+            assert second.promote()["problems"] == []
+            (row,) = json.loads(logfs("group", "describe", "--json", second.point, "readers"))
+            assert (row["topic"], row["position"]) == ("orders", 700)
+            assert (second.point / "orders").stat().st_mode & 0o7777 == 0o2750
+            found = there.stat()
+            assert (found.st_mode & 0o7777, found.st_uid, found.st_gid) == (0o640, 33, 44)
