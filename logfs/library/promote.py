@@ -110,20 +110,7 @@ def promote(
     data, disk, given, objects = claimed
     host, clock = current_host(), system_clock()
     with locked_directory(data):
-        manifest = BackupManifest(UNFINISHED, _KIND, given.url, clock.now_ms())
-        if follows:
-            write_manifest(disk, manifest)
-            clear_standby(disk)
-        config = read_remote_config(disk)
-        if config is not None and config.url == given.url and read_manifest(disk) is None:
-            check_rejoined(data, config, objects)
-            changed = RemoteConfig.from_properties({**config.overrides(), **given.overrides()})
-            write_remote_config(disk, changed)
-            write_manifest(disk, manifest)
-        else:
-            prepare_target(disk, manifest)
-            if config is None:
-                write_remote_config(disk, given)
+        _prepare(claimed, clock.now_ms(), follows=follows)
         own = own_directory(disk, host.new_id, machine_id(), is_moved=True)
         writer = own.writer(socket.gethostname(), clock.now_ms())
         say(f"{given.url}: fencing the data directory that writes it")
@@ -141,6 +128,31 @@ def promote(
         for one in found
     ]
     return Continued(done, partitions)
+
+
+def _prepare(claimed: Claimed, now_ms: int, *, follows: bool) -> None:
+    """Mark a directory as one that is being promoted, and give it its settings.
+
+    Args:
+        claimed: The directory.
+        now_ms: The clock.
+        follows: It is a standby, of which what it has made is removed.
+    """
+    data, disk, given, objects = claimed
+    manifest = BackupManifest(UNFINISHED, _KIND, given.url, now_ms)
+    if follows:
+        write_manifest(disk, manifest)
+        clear_standby(disk)
+    config = read_remote_config(disk)
+    if config is not None and config.url == given.url and read_manifest(disk) is None:
+        check_rejoined(data, config, objects)
+        changed = RemoteConfig.from_properties({**config.overrides(), **given.overrides()})
+        write_remote_config(disk, changed)
+        write_manifest(disk, manifest)
+    else:
+        prepare_target(disk, manifest)
+        if config is None:
+            write_remote_config(disk, given)
 
 
 def claim(url: str, data: str, settings: Mapping[str, str]) -> Claimed:

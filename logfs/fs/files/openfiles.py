@@ -29,6 +29,7 @@ from logfs.fs.partitions.executor import Change
 from logfs.fs.partitions.partition import MountedPartition
 from logfs.fs.partitions.quotas import Quotas
 from logfs.fs.tree.inodes import InodeTable
+from logfs.fs.tree.lookups import wait_for_releases
 from logfs.fs.tree.nativenames import NativeNames
 from logfs.fs.tree.nodes import (
     FileNode,
@@ -161,8 +162,7 @@ class OpenFiles:
                 again.
         """
         partition = node.partition
-        if partition.executor.releasing is not None:
-            await partition.executor.releasing.wait()
+        await wait_for_releases(node)
         for one in node.partitions:
             await self.reload_if_offline(one)
         if partition.log.is_deleted or not node.is_current:

@@ -549,8 +549,7 @@ class Operations(RefusedOperations):
         partition = node.partition
         if partition is None:
             return call(node, *args)
-        if partition.executor.releasing is not None:
-            await partition.executor.releasing.wait()
+        await wait_for_releases(node)
         return await partition.executor.query(call, node, *args)
 
     async def _change_attribute(

@@ -57,7 +57,13 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.snapshot import Snapshot
 from logfs.machine.host import Clock
 from logfs.services.following.store import AnyStore
-from logfs.services.views.resolve import Resolved, resolve, resolve_records, resolve_segment
+from logfs.services.views.resolve import (
+    VIEWS,
+    Resolved,
+    resolve,
+    resolve_records,
+    resolve_segment,
+)
 from logfs.types import IsolationLevel, View
 
 T = TypeVar("T")
@@ -65,9 +71,9 @@ T = TypeVar("T")
 HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
-PLAIN_VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+PLAIN_VIEWS = {suffix: VIEWS[suffix] for suffix in (Suffix.TEXT, Suffix.TSV, Suffix.JSONL)}
 """The suffixes of names that take appends and are read."""
-_IN_VIEWS = {Suffix.IN: View.TEXT, Suffix.TSV_IN: View.TSV, Suffix.JSONL_IN: View.JSONL}
+_IN_VIEWS = {Suffix(suffix + Suffix.IN): view for suffix, view in PLAIN_VIEWS.items()}
 APPEND_VIEWS = PLAIN_VIEWS | _IN_VIEWS
 """The suffixes of names that take appends."""
 _MOST_WRITERS = 256

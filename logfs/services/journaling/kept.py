@@ -134,8 +134,8 @@ class KeptObjects:
                 Objects that have nothing else are left out.
         """
         if len(self._rows) > MOST_KEPT:
-            counts = Counter(held for rows in self._rows.values() for held in rows)
-            settled = {held for held, count in counts.items() if is_settled(held, count)}
+            numbers = Counter(held for rows in self._rows.values() for held in rows)
+            settled = {held for held, number in numbers.items() if is_settled(held, number)}
             self._settled = {name for name, rows in self._rows.items() if rows and rows <= settled}
             for name in self._oldest_names():
                 yield from self._rows[name] - settled
